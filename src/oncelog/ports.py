@@ -89,7 +89,7 @@ class Coordination(Protocol):
     """The cluster's metadata: one tree of versioned nodes, with ZooKeeper's semantics. Calls may wait; reads raise
     TreeUnavailable and SessionLost.
 
-    All commits of all sessions have one order, and every session can follow it.
+    All commits of all sessions have one order, and every session can follow it, its own commits included.
     """
 
     def read(self, path: str) -> TreeNode | None:
@@ -115,8 +115,8 @@ class Coordination(Protocol):
         """
 
     def was_committed(self, token: str) -> bool:
-        """Settle an unknown outcome: False if the commit of that name never will be carried out. Raises OutcomeUnknown
-        while that cannot be found out, SessionLost."""
+        """Settle an unknown outcome: True if the commit of that name was carried out, False if it never will be. Raises
+        OutcomeUnknown while that cannot be found out, SessionLost."""
 
     def follow(
         self,

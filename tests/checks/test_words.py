@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.checks.words import RECORD, finds_of, problems, read_record, write_record
+from tests.checks.words import RECORD, finds_of, names_of_template, problems, read_record, write_record
 
 MODULE = '''"""Nobody knows what this is."""
 def look(one):
@@ -17,6 +17,11 @@ def kinds(source: str) -> list[str]:
 
 def test_names_sentences_and_messages_that_say_nothing_are_found() -> None:
     assert kinds(MODULE) == ["docstrings", "identifiers", "messages", *["phrases"] * 4]
+
+
+def test_names_in_templates_count_and_texts_do_not() -> None:
+    source = "<p>one of each</p>{% for one in rows %}{{ one.name | shown('one') }}{% endfor %}{# one #}"
+    assert [find.text for find in names_of_template("t.html", source)] == ["one", "one"]
 
 
 def test_plain_words_are_not() -> None:

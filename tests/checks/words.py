@@ -8,7 +8,7 @@
 - ``docstrings``: words in docstrings;
 - ``messages``: error messages that cannot say what was asked and what is wrong, because they are too short.
 
-In tests and benchmarks only identifiers count.
+In tests, benchmarks and the console's templates only identifiers count.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
+
+from jinja2 import Environment
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src" / "oncelog"
@@ -75,6 +77,13 @@ def identifiers_of(name: str, source: str) -> Iterator[Find]:
             yield Find("identifiers", f"{name}:{token.start[0]}", token.string)
 
 
+def names_of_template(name: str, source: str) -> Iterator[Find]:
+    """Yield the same of one Jinja template."""
+    for line, kind, token in Environment().lex(source):
+        if kind == "name" and token in EMPTY:
+            yield Find("identifiers", f"{name}:{line}", token)
+
+
 def _phrases(place: str, text: str) -> Iterator[Find]:
     text = " ".join(text.split())
     for match in [*PHRASES.finditer(text), *OPENING.finditer(text)]:
@@ -101,6 +110,8 @@ def all_finds() -> Iterator[tuple[str, Find]]:
     for room in ONLY_IDENTIFIERS:
         for path in sorted((ROOT / room).rglob("*.py")):
             yield from ((room, find) for find in identifiers_of(str(path.relative_to(ROOT)), path.read_text()))
+    for path in sorted(SOURCES.rglob("templates/*.html")):
+        yield from (("templates", find) for find in names_of_template(str(path.relative_to(ROOT)), path.read_text()))
     for pattern in DOCUMENTS:
         for path in sorted(ROOT.glob(pattern)):
             for number, line in enumerate(path.read_text().splitlines(), 1):

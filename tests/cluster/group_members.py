@@ -59,6 +59,8 @@ class Role:
     session_ms: int
     assigned: Callable[[Iterable[int]], None]
     """Told of partitions before their offsets are fetched."""
+    transactional_id: str | None = None
+    """Of a member that commits in transactions (`transactional_members`)."""
 
 
 Process = Callable[[Sequence[Taken]], None]
@@ -137,6 +139,9 @@ class ConfluentMember:
         if not self._taken:
             return {}
         process(self._taken)
+        return self._commit()
+
+    def _commit(self) -> Mapping[int, int]:
         offsets = [TopicPartition(self._role.topic, *item) for item in following(self._taken).items()]
         try:
             done = self._consumer.commit(offsets=offsets, asynchronous=False)
@@ -151,6 +156,9 @@ class ConfluentMember:
 
 class AiokafkaMember(ConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
     """aiokafka on a loop of its own, which has to turn for heartbeats; who loses partitions waits for their commit."""
+
+    settings: Mapping[str, Any] = {}
+    """Further ones of its consumer."""
 
     def __init__(self, role: Role) -> None:
         logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
@@ -174,12 +182,12 @@ class AiokafkaMember(ConsumerRebalanceListener):  # type: ignore[misc]  # it has
             partition_assignment_strategy=[AioRange],
             enable_auto_commit=False,
             auto_offset_reset="earliest",
-            session_timeout_ms=self._role.session_ms,
             heartbeat_interval_ms=_HEARTBEAT_MS,
             fetch_max_wait_ms=50,
             retry_backoff_ms=20,
             request_timeout_ms=_REQUEST_MS,
             **static,
+            **{"session_timeout_ms": self._role.session_ms, **self.settings},
         )
         self._consumer.subscribe([self._role.topic], listener=self)
         await self._consumer.start()
@@ -207,13 +215,22 @@ class AiokafkaMember(ConsumerRebalanceListener):  # type: ignore[misc]  # it has
         if not taken:
             return {}
         async with self._at_work:
-            process(taken)
-            offsets = following(taken)
-            try:
-                await self._consumer.commit({AioPartition(self._role.topic, one): at for one, at in offsets.items()})
-            except (AioError, IllegalStateError):
+            if not self._is_current(taken):
                 return {}
-            return offsets
+            process(taken)
+            return await self._commit(taken)
+
+    def _is_current(self, taken: Sequence[Taken]) -> bool:
+        """True unless others may own the records' partitions by now."""
+        return True
+
+    async def _commit(self, taken: Sequence[Taken]) -> Mapping[int, int]:
+        offsets = following(taken)
+        try:
+            await self._consumer.commit({AioPartition(self._role.topic, index): at for index, at in offsets.items()})
+        except (AioError, IllegalStateError):
+            return {}
+        return offsets
 
     def close(self) -> None:
         """The loop with it."""
@@ -231,6 +248,8 @@ class AiokafkaMember(ConsumerRebalanceListener):  # type: ignore[misc]  # it has
 class KafkaPythonMember:
     """kafka-python; only its heartbeats have a thread."""
 
+    isolation_level = "read_uncommitted"
+
     def __init__(self, role: Role) -> None:
         from kafka import KafkaConsumer
         from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
@@ -245,6 +264,7 @@ class KafkaPythonMember:
             group_instance_id=role.instance,
             partition_assignment_strategy=[assignors[role.strategy]],
             enable_auto_commit=False,
+            isolation_level=self.isolation_level,
             auto_offset_reset="earliest",
             session_timeout_ms=role.session_ms,
             heartbeat_interval_ms=_HEARTBEAT_MS,
@@ -282,8 +302,6 @@ class KafkaPythonMember:
 
     def step(self, process: Process) -> Mapping[int, int]:
         """See the protocol."""
-        from kafka import OffsetAndMetadata
-        from kafka import TopicPartition as Partition
         from kafka.errors import KafkaError
 
         try:
@@ -294,13 +312,23 @@ class KafkaPythonMember:
         if not taken:
             return {}
         process(taken)
+        return self._commit(taken)
+
+    def _commit(self, taken: Sequence[Taken]) -> Mapping[int, int]:
+        from kafka.errors import KafkaError
+
         offsets = following(taken)
-        held = {Partition(self._role.topic, one): OffsetAndMetadata(at, "", -1) for one, at in offsets.items()}
         try:
-            self._consumer.commit(held)
+            self._consumer.commit(self._held(offsets))
         except KafkaError:
             return {}
         return offsets
+
+    def _held(self, offsets: Mapping[int, int]) -> Any:
+        from kafka import OffsetAndMetadata
+        from kafka import TopicPartition as Partition
+
+        return {Partition(self._role.topic, index): OffsetAndMetadata(at, "", -1) for index, at in offsets.items()}
 
     def close(self) -> None:
         """Without a last commit."""
@@ -309,6 +337,8 @@ class KafkaPythonMember:
 
 class OncelogMember:
     """Our own, blocking; it commits what was processed before it gives partitions up."""
+
+    fetch = FetchSettings(max_wait_ms=50)
 
     def __init__(self, role: Role) -> None:
         self._told = role.assigned
@@ -321,7 +351,7 @@ class OncelogMember:
             settings=GroupSettings(
                 session_timeout_ms=role.session_ms, heartbeat_interval_ms=_HEARTBEAT_MS, instance_id=role.instance
             ),
-            fetch=FetchSettings(max_wait_ms=50),
+            fetch=self.fetch,
             on_assigned=lambda positions: self._told([position.partition for position in positions]),
             protocol="consumer" if role.strategy == CONSUMER else "classic",
         )

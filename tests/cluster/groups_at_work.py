@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 from oncelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -22,10 +23,14 @@ _ANSWER_S: Final = 1.0
 
 
 class Group:
-    """A consumer group: the records that its members have processed, and the offsets acknowledged to them."""
+    """A consumer group: the records that its members have processed, and the offsets acknowledged to them.
+    ``is_transactional``: they commit in transactions."""
 
-    def __init__(self, name: str, kind: Kind | None = None, partitions: int = PARTITIONS) -> None:
+    def __init__(
+        self, name: str, kind: Kind | None = None, partitions: int = PARTITIONS, *, is_transactional: bool = False
+    ) -> None:
         self.name = name
+        self.is_transactional = is_transactional
         self.kind = kind or GROUPS_BY_NAME[name]
         self.acknowledged: dict[int, int] = {}
         self.processed: list[set[int]] = [set() for _ in range(partitions)]
@@ -106,12 +111,15 @@ class Member(threading.Thread):
         strategy = kind.strategy_of(number)
         self.client = client or group.name
         self._role = Role(bootstrap, TOPIC, group.name, strategy, instance, session_ms, self._assigned)
+        if group.is_transactional:
+            self._role = replace(self._role, transactional_id=self.name)
         self._again = threading.Event()
         self._stopping = threading.Event()
         self.number = number
         self.steps = 0
         self._as_process = as_process
         self._process: ProcessMember | None = None
+        self._after_taking: Callable[[], object] | None = None
 
     def replaced(self) -> Member:
         """Another member in the place of this one, whose client hangs."""
@@ -122,6 +130,10 @@ class Member(threading.Thread):
     def bounce(self) -> None:
         """Close, and come again as another consumer."""
         self._again.set()
+
+    def after_taking(self, action: Callable[[], object]) -> None:
+        """Call ``action``, in a thread of its own, when the member has taken records the next time."""
+        self._after_taking = action
 
     def kill(self) -> None:
         """SIGKILL to its process; another comes after it."""
@@ -174,6 +186,9 @@ class Member(threading.Thread):
             if least := self._begins.pop(record.partition, None):
                 self.group.told(self.name, {record.partition: record.offset}, least)
         self.group.processing(taken)
+        action, self._after_taking = self._after_taking, None
+        if action is not None:
+            threading.Thread(target=action, daemon=True).start()
 
 
 class Auditor(threading.Thread):
@@ -190,7 +205,8 @@ class Auditor(threading.Thread):
         """See the class."""
         is_stable = False
         while not self._stopping.wait(PAUSE_S):
-            is_stable = not is_stable
+            # EndTxn is answered before the offsets of its transaction are the group's: a reader has to wait for them.
+            is_stable = not is_stable or any(group.is_transactional for group in self._groups)
             self.ask(is_stable=is_stable)
             self.ask_epochs()
 
@@ -210,9 +226,10 @@ class Auditor(threading.Thread):
         answered = set()
         for group, result in zip(self._groups, answer.groups if answer else (), strict=False):
             answers = [] if result.error_code else result.topics[0].partitions
-            if answers and not any(partition.error_code for partition in answers):
-                offsets = {partition.partition_index: partition.committed_offset for partition in answers}
-                group.told(f"{self.name}, require_stable={is_stable},", offsets, least[group.name])
+            offsets = {part.partition_index: part.committed_offset for part in answers if not part.error_code}
+            known = {partition: offset for partition, offset in least[group.name].items() if partition in offsets}
+            group.told(f"{self.name}, require_stable={is_stable},", offsets, known)
+            if len(offsets) == len(partitions):
                 answered.add(group.name)
         self.answers += len(answered)
         return answered

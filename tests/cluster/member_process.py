@@ -15,21 +15,25 @@ import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import IO, Any, Final
 
-from tests.cluster.group_members import GROUPS_BY_NAME, MemberClient, Process, Role, Taken
+from tests.cluster.group_members import GROUPS_BY_NAME, Process, Role, Taken
+from tests.cluster.transactional_members import OUTPUT, TRANSACTIONAL, GivenUp, timeout_ms
 from tests.peers.apache_kafka import KafkaTools
 from tests.peers.clients.foreign import GO_CLIENTS
 from tests.peers.reaper import watch
 
 JAVA_MEMBER: Final = Path(__file__).parents[1] / "peers" / "clients" / "Member.java"
+GIVEN_UP: Final = 3
+"""The exit code of a member whose transactional producer is of no use any more."""
 _GO_ON: Final = "go on\n"
 _CLOSE: Final = "close\n"
 
 
 class Killed(Exception):
-    """The member's process was killed by the drill."""
+    """The member's process was killed by the drill, or has given up."""
 
 
 class ProcessMember:
@@ -90,21 +94,22 @@ class ProcessMember:
                 break
             if is_over:
                 return {int(partition): offset for partition, offset in decoded["committed"].items()}
-        if self._is_killed:
+        if self._is_killed or (code := self._child.wait()) == GIVEN_UP:
             raise Killed
-        raise RuntimeError(f"the process of a member of {self._role.group} ended by itself: {self._child.wait()}")
+        raise RuntimeError(f"the process of a member of {self._role.group} ended by itself: {code}")
 
 
 def _command(kind: str, role: Role) -> list[str]:
     """The program of a member; ``kind`` is one of Python's, or ``go PROTOCOL``, or ``java VERSION PROTOCOL``."""
+    transaction = () if role.transactional_id is None else (OUTPUT, role.transactional_id, str(timeout_ms(role)))
     match kind.split():
         case ["go", protocol]:
-            program = str(GO_CLIENTS.home() / "go-clients")
-            return [program, role.bootstrap, "member", role.topic, role.group, protocol, str(role.session_ms)]
+            arguments = (role.topic, role.group, protocol, str(role.session_ms), *transaction)
+            return [str(GO_CLIENTS.home() / "go-clients"), role.bootstrap, "member", *arguments]
         case ["java", version, protocol]:
-            arguments = (role.bootstrap, role.topic, role.group, protocol, str(role.session_ms))
+            arguments = (role.bootstrap, role.topic, role.group, protocol, str(role.session_ms), *transaction)
             return KafkaTools(role.bootstrap, version).command(str(JAVA_MEMBER), *arguments)
-    known = [role.bootstrap, role.topic, role.group, role.strategy, role.instance, role.session_ms]
+    known = {field.name: getattr(role, field.name) for field in fields(role) if field.name != "assigned"}
     return [sys.executable, "-m", __name__, kind, json.dumps(known)]
 
 
@@ -143,13 +148,16 @@ def main() -> None:
     questions = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever a client prints is none of the conversation
     drill = _Drill(questions, sys.stdin)
-    fields: list[Any] = [*json.loads(sys.argv[2]), drill.assigned]
-    client: MemberClient = GROUPS_BY_NAME[sys.argv[1]].make(Role(*fields))
+    role = Role(**json.loads(sys.argv[2]), assigned=drill.assigned)
+    make = GROUPS_BY_NAME[sys.argv[1]].make
     try:
+        client = make(role) if role.transactional_id is None else TRANSACTIONAL[make](role)
         while drill.tell(committed=dict(client.step(drill.process))) != _CLOSE:
             pass
-    finally:
         client.close()
+    except GivenUp as failure:
+        print(f"{sys.argv[1]}: {failure}", file=sys.stderr, flush=True)
+        os._exit(GIVEN_UP)
 
 
 if __name__ == "__main__":

@@ -2,13 +2,17 @@
 `python -m tests.cluster.rolling --members 20`.
 
 The clients are kafka-python, librdkafka, aiokafka, franz-go, ours, and Apache Kafka's own; each is a process. On the
-way some are killed and some are frozen for longer than their session lasts.
+way some are killed and some are frozen for longer than their session lasts, at work on records that they have taken.
+``--exactly-once``: each commits in transactions, together with what it makes of its records (`transactional_members`).
+``--brokers 3``: coordinators of the group and of transactions are killed, stopped and frozen, too.
+``--kafka 4.4.0``: with a broker of Apache Kafka.
 
 What must hold:
 1. Every record that the producer was acknowledged is processed.
 2. A member begins at an offset that is not less than one whose commit was acknowledged before, and OffsetFetch never
    answers less: no record is taken again that the group has committed, whatever a frozen member does when it goes on.
 3. The group is of the new protocol when all members are, and classic again after them.
+4. Exactly once: a reader at read_committed finds the result of each record, and once.
 """
 
 from __future__ import annotations
@@ -18,60 +22,136 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from oncelog.admin.groups import GroupDescription, describe_group
-from tests.cluster.brokers import Cluster
+from oncelog.client.blocking import Client
+from tests.cluster.brokers import GROUPS, PROPERTIES, TRANSACTIONS, Cluster
 from tests.cluster.group_members import GROUPS_BY_NAME
 from tests.cluster.groups_at_work import PAUSE_S, TOPIC, Auditor, Group, Member, ask_everybody
-from tests.cluster.strikes import drilled
-from tests.load import Load, create_topic
+from tests.cluster.strikes import KINDS, draw_away_s, drilled, strike
+from tests.cluster.transactional_members import OUTPUT, OUTPUT_PARTITIONS
+from tests.load import Load, create_topic, read_to_end
+from tests.peers.apache_kafka import ApacheKafka
 from tests.waiting import HANG_S, wait_until
 
 CLASSIC: Final = ("kafka-python", "confluent-range", "aiokafka", "go classic", "oncelog")
 NEW: Final = ("confluent-consumer", "go consumer", "oncelog-consumer", "confluent-consumer")
 SESSION_MS: Final = 3_000
-_FROZEN_S: Final = 1.5 * SESSION_MS / 1000
-_BROKER: Final = {
-    "default.replication.factor": "1",
-    "min.insync.replicas": "1",
-    "group.consumer.session.timeout.ms": str(SESSION_MS),
-}
+_STRIKES_S: Final = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1)
+"""After a member has taken records; a transaction is begun, gets offsets, and ends meanwhile."""
+_ONE_BROKER: Final = {"default.replication.factor": "1", "min.insync.replicas": "1"}
+_NOT_OF_KAFKA: Final = ("zookeeper.session.timeout.ms",)
 
 
 @dataclass(frozen=True)
 class Options:
-    """The clients of a drill; ``java`` are programs that join the upgraded group and stay."""
+    """The members of a drill, whose clients are those of ``classic`` and ``new`` in turn; ``java`` are programs that
+    join the upgraded group and stay. ``kafka``: a release of Apache Kafka instead of our broker."""
 
     members: int = 20
     java: Sequence[str] = ()
+    classic: Sequence[str] = CLASSIC
+    new: Sequence[str] = NEW
+    is_exactly_once: bool = False
+    session_ms: int = SESSION_MS
+    brokers: int = 1
+    kafka: str | None = None
+
+
+class Host(Protocol):
+    """The brokers of a drill."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+    @property
+    def addresses(self) -> list[str]: ...
+
+    def describe(self, group: str) -> object: ...
+
+    def strike(self, group: str, chance: random.Random) -> None:
+        """End the coordinator of a group or of a transaction, and bring it back."""
+
+    def broken(self) -> list[str]: ...
+
+
+class Ours:
+    """Our brokers."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.bootstrap_servers = cluster.bootstrap_servers
+        self.addresses = [cluster.address(broker_id) for broker_id in cluster.ids]
+
+    def describe(self, group: str) -> object:
+        return self._cluster.ask(lambda client: describe_group(client, group))
+
+    def strike(self, group: str, chance: random.Random) -> None:
+        cluster = self._cluster
+        if len(cluster.ids) == 1:
+            return
+        key, kind = chance.choice(((group, GROUPS), (f"{group}-0", TRANSACTIONS)))
+        how = chance.choice(KINDS)
+        away_s = draw_away_s(chance, how, (0.0, 0.5))
+        coordinator = cluster.coordinator(key, kind)
+        if coordinator in cluster.ids:
+            print(f"  {how} {coordinator}, coordinator of {key}", flush=True)
+            strike(cluster, how, [coordinator], away_s)
+            cluster.wait_healthy()
+
+    def broken(self) -> list[str]:
+        return self._cluster.ended_by_themselves()
+
+
+class OfApacheKafka:
+    """One broker of Apache Kafka's, which nothing happens to."""
+
+    def __init__(self, broker: ApacheKafka) -> None:
+        self.bootstrap_servers = broker.bootstrap_servers
+        self.addresses = [broker.bootstrap_servers]
+
+    def describe(self, group: str) -> object:
+        with Client(self.bootstrap_servers) as client:
+            return describe_group(client, group)
+
+    def strike(self, group: str, chance: random.Random) -> None:
+        pass
+
+    def broken(self) -> list[str]:
+        return []
 
 
 class Rolling:
-    """One broker, a producer, and the group."""
+    """A producer, and the group."""
 
-    def __init__(self, cluster: Cluster, options: Options, seed: int) -> None:
-        self._cluster = cluster
+    def __init__(self, host: Host, options: Options, seed: int) -> None:
+        self._host = host
+        self._options = options
         self._chance = random.Random(seed)
         partitions = options.members + options.members // 4
-        create_topic(cluster.bootstrap_servers, TOPIC, partitions)
-        self.group = Group("rolling", GROUPS_BY_NAME["confluent-range"], partitions)
-        self.load = Load(cluster.bootstrap_servers, TOPIC, "producer", partitions, pause_s=PAUSE_S)
-        self.auditor = Auditor(cluster.address(1), [self.group])
-        classic = (CLASSIC[number % len(CLASSIC)] for number in range(options.members))
+        create_topic(host.bootstrap_servers, TOPIC, partitions)
+        create_topic(host.bootstrap_servers, OUTPUT, OUTPUT_PARTITIONS)
+        kind = GROUPS_BY_NAME["confluent-range"]
+        self.group = Group("rolling", kind, partitions, is_transactional=options.is_exactly_once)
+        self.load = Load(host.bootstrap_servers, TOPIC, "producer", partitions, pause_s=PAUSE_S)
+        self.auditors = [Auditor(address, [self.group]) for address in host.addresses]
+        classic = (options.classic[number % len(options.classic)] for number in range(options.members))
         self._members = [self._member(number, client) for number, client in enumerate(classic)]
         self._others: list[Member] = []
         self._frozen: list[threading.Thread] = []
 
     def _member(self, number: int, client: str) -> Member:
-        servers = self._cluster.bootstrap_servers
-        return Member(self.group, number, servers, SESSION_MS, as_process=True, client=client)
+        servers = self._host.bootstrap_servers
+        return Member(self.group, number, servers, self._options.session_ms, as_process=True, client=client)
 
     def start(self) -> None:
-        for thread in (self.auditor, *self._members):
+        for thread in (*self.auditors, *self._members):
             thread.start()
         self.load.start()
         self.load.wait_for_more()
@@ -80,10 +160,11 @@ class Rolling:
         """Replace one member after another by another client."""
         for number, member in enumerate(self._members):
             if number % 5 == 1:
-                member.stop()
-                member.kill()
-            elif number % 5 == 3:
-                self._freeze(self._chance.choice(self._members))
+                self._kill(member)
+            elif number % 5 == 2:
+                self._host.strike(self.group.name, self._chance)
+            elif number % 5 in (0, 3):
+                self._freeze(self._chance.choice([member for member in self._members if self._may_strike(member)]))
             member.stop()
             successor = self._members[number] = self._member(number, clients[number % len(clients)])
             successor.start()
@@ -91,14 +172,41 @@ class Rolling:
         for thread in self._frozen:
             thread.join()
 
+    def _may_strike(self, member: Member) -> bool:
+        """See `TransactionalAiokafkaMember`: it could commit for a group that has thrown it out."""
+        return not (self.group.is_transactional and member.client == "aiokafka")
+
+    def _kill(self, member: Member) -> None:
+        def kill() -> None:
+            member.stop()
+            member.kill()
+
+        if self._may_strike(member):
+            self._at_work(member, kill)
+
     def _freeze(self, member: Member) -> None:
         def freeze() -> None:
-            member.freeze()
-            time.sleep(_FROZEN_S)
+            self._at_work(member, member.freeze)
+            time.sleep(1.5 * self._options.session_ms / 1000)
             member.thaw()
 
         self._frozen.append(threading.Thread(target=freeze))
         self._frozen[-1].start()
+
+    def _at_work(self, member: Member, action: Callable[[], None]) -> None:
+        """Act once: shortly after the member has taken records, at the latest when its session would end."""
+        turn, is_done = threading.Lock(), threading.Event()
+
+        def act() -> None:
+            if turn.acquire(blocking=False):
+                action()
+                is_done.set()
+
+        delay_s = self._chance.choice(_STRIKES_S)
+        member.after_taking(lambda: [time.sleep(delay_s), act()])
+        if not is_done.wait(self._options.session_ms / 1000):
+            act()
+        is_done.wait()
 
     def add(self, clients: Sequence[str]) -> None:
         """Let members join beside the others."""
@@ -107,7 +215,7 @@ class Rolling:
             self._others[-1].start()
 
     def described(self) -> GroupDescription:
-        response = self._cluster.ask(lambda client: describe_group(client, self.group.name))
+        response = self._host.describe(self.group.name)
         assert isinstance(response, GroupDescription)
         return response
 
@@ -132,7 +240,7 @@ class Rolling:
 
     def stop(self) -> None:
         self.load.stop()
-        threads: list[Auditor | Member] = [self.auditor, *self._members, *self._others]
+        threads: list[Auditor | Member] = [*self.auditors, *self._members, *self._others]
         for thread in threads:
             thread.stop()
         for thread in threads:
@@ -140,21 +248,54 @@ class Rolling:
 
     def check(self) -> list[str]:
         """Every broken promise."""
-        ask_everybody([self.auditor], [self.group])
+        ask_everybody(self.auditors, [self.group])
         ends = [len(item) for item in self.load.acknowledged]
-        return [*self.group.broken, *self.group.unprocessed(ends), *self._cluster.ended_by_themselves()]
+        lines = [*self.group.broken, *self.group.unprocessed(ends), *self._host.broken()]
+        return [*lines, *self._not_exactly_once(ends)] if self._options.is_exactly_once else lines
+
+    def _not_exactly_once(self, ends: Sequence[int]) -> Iterator[str]:
+        """Records without a committed result, and those with several."""
+        settings = {"isolation.level": "read_committed"}
+        messages = read_to_end(self._host.bootstrap_servers, OUTPUT, range(OUTPUT_PARTITIONS), settings)
+        values = [(message.value() or b"").decode() for message in messages]
+        counts = Counter(value.partition(" ")[0] for value in values)
+        records = {f"{partition}:{offset}" for partition, end in enumerate(ends) for offset in range(end)}
+        for text, names in (
+            ("lost", records - counts.keys()),
+            ("processed several times", {name for name, count in counts.items() if count > 1}),
+            ("results of no record", counts.keys() - records),
+        ):
+            if names:
+                shown = [value for value in values if value.partition(" ")[0] in names][:20]
+                yield f"{len(names)} {text}: {sorted(names)[:10]} {shown}"
+        print(f"  {counts.total()} results", flush=True)
+
+
+@contextmanager
+def host(directory: Path, options: Options) -> Iterator[Host]:
+    """The brokers that a drill asks for, in an empty directory."""
+    properties = {"group.consumer.session.timeout.ms": str(options.session_ms)}
+    if options.kafka:
+        own = {key: value for key, value in PROPERTIES.items() if key not in _NOT_OF_KAFKA}
+        own |= {**_ONE_BROKER, **properties, "log.segment.bytes": "1073741824"}
+        with ApacheKafka(directory / "kafka", properties=own, version=options.kafka) as broker:
+            yield OfApacheKafka(broker)
+        return
+    properties |= _ONE_BROKER if options.brokers == 1 else {}
+    with Cluster(directory / "brokers", count=options.brokers, properties=properties) as cluster:
+        yield Ours(cluster)
 
 
 def run(seed: int, directory: Path, options: Options) -> list[str]:
     """One drill in an empty directory; what is wrong."""
-    with Cluster(directory / "brokers", count=1, properties=_BROKER) as cluster:
-        rolling = Rolling(cluster, options, seed)
+    with host(directory, options) as brokers:
+        rolling = Rolling(brokers, options, seed)
         rolling.start()
         try:
             began_s = time.monotonic()
             for step, group_type in (("", "classic"), ("up", "consumer"), ("down", "classic")):
                 if step:
-                    rolling.roll(NEW if step == "up" else CLASSIC)
+                    rolling.roll(options.new if step == "up" else options.classic)
                 if step == "up":
                     rolling.add(options.java)
                 # A member of the new protocol that stays keeps the group in it.
@@ -176,8 +317,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()), help="who is frozen, and the pauses")
     parser.add_argument("--members", type=int, default=20, help="members (default 20)")
     parser.add_argument("--java", action="append", default=[], metavar="'java VERSION PROTOCOL'", help="join, too")
+    parser.add_argument("--exactly-once", action="store_true", help="members commit in transactions")
+    parser.add_argument("--brokers", type=int, default=1, help="ours; of several some coordinators fail (default 1)")
+    parser.add_argument("--kafka", metavar="RELEASE", help="with one broker of this release of Apache Kafka instead")
     given = parser.parse_args()
-    options = Options(given.members, java=given.java)
+    options = Options(
+        given.members, given.java, is_exactly_once=given.exactly_once, brokers=given.brokers, kafka=given.kafka
+    )
     return drilled("rolling", given.seed, lambda directory: run(given.seed, directory, options))
 
 

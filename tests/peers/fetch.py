@@ -20,7 +20,17 @@ from pathlib import Path
 from typing import Final
 
 from tests.peers.clients.foreign import GO_CLIENTS, KAFKAJS_CLIENT
-from tests.peers.jars import ECOSYSTEM, GROUP_JUDGE, KAFKA, KAFKAS, MIRROR_MAKER, OLD_KAFKA, SPARK_AVRO, SPARK_CONNECTOR
+from tests.peers.jars import (
+    ECOSYSTEM,
+    FLINK,
+    GROUP_JUDGE,
+    KAFKA,
+    KAFKAS,
+    MIRROR_MAKER,
+    OLD_KAFKA,
+    SPARK_AVRO,
+    SPARK_CONNECTOR,
+)
 from tests.peers.supply import WORK, PeerMissing, Say, Supply
 
 SUPPLIES: Final[dict[str, Supply]] = {
@@ -29,6 +39,7 @@ SUPPLIES: Final[dict[str, Supply]] = {
     "mirror-maker": MIRROR_MAKER,
     **{f"kafka-{version}": supply for version, supply in (KAFKAS | OLD_KAFKA).items()},
     "group-judge": GROUP_JUDGE,
+    "flink": FLINK,
     "spark-connector": SPARK_CONNECTOR,
     "spark-avro": SPARK_AVRO,
     "go": GO_CLIENTS,

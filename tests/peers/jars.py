@@ -24,6 +24,8 @@ KAFKA_VERSION: Final = os.environ.get("ONCELOG_KAFKA_VERSION", REFERENCE_VERSION
 TESTED_VERSION: Final = KAFKA_VERSIONS[1]
 """The release of Streams, Connect, MirrorMaker and the judge of groups."""
 
+FLINK_VERSION: Final = "2.2.1"
+
 _POM: Final = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -101,6 +103,32 @@ def _group_judge() -> Supply:
     )
 
 
+def _flink() -> Supply:
+    """Flink with its Kafka sink, and a job that is halted between a checkpoint and its commit."""
+    program = Path(__file__).parent / "clients" / "flink" / "SavedJob.java"
+    artifacts = (
+        f"org.apache.flink:flink-clients:{FLINK_VERSION}",
+        f"org.apache.flink:flink-connector-base:{FLINK_VERSION}",
+        f"org.apache.flink:flink-connector-datagen:{FLINK_VERSION}",
+        "org.apache.flink:flink-connector-kafka:5.0.0-2.2",
+        "org.slf4j:slf4j-simple:1.7.36",
+    )
+    pom = _POM.format(dependencies="\n".join(_DEPENDENCY.format(*artifact.split(":")) for artifact in artifacts))
+
+    def make(place: Path, run: Run) -> None:
+        _with_all_they_need(pom, place, run)
+        run(["javac", "-nowarn", "-cp", f"{place}/*", "-d", str(place), str(program)], place)
+
+    return Supply(
+        f"Apache Flink {FLINK_VERSION}",
+        "mvn",
+        "Maven",
+        f"flink-{FLINK_VERSION}",
+        lambda: pom.encode() + program.read_bytes(),
+        make,
+    )
+
+
 def _spark_version() -> str:
     try:
         return version("pyspark")
@@ -148,6 +176,7 @@ MIRROR_MAKER: Final = _project(
     "org.slf4j:slf4j-simple:1.7.36",
 )
 GROUP_JUDGE: Final = _group_judge()
+FLINK: Final = _flink()
 SPARK_CONNECTOR: Final = _artifacts(
     "Spark's Kafka connector",
     "spark-connector",

@@ -111,12 +111,12 @@ class Proxy:
     def reset_all(self) -> None:
         """Reset every connection: both sides get RST."""
 
-        async def reset() -> None:
+        async def reset_pairs() -> None:
             for pair in list(self._pairs):
                 for writer in pair:
-                    _reset(writer)
+                    reset(writer)
 
-        self._call(reset())
+        self._call(reset_pairs())
 
     def refuse(self) -> None:
         """Listen no more; connections go on."""
@@ -161,7 +161,7 @@ class Proxy:
             if self._conditions.connects:
                 await self._connect(reader, writer)
                 return
-        _reset(writer)
+        reset(writer)
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         host = "localhost" if self._tls else None
@@ -223,7 +223,7 @@ async def _pass_on_cut(data: bytes, target: asyncio.StreamWriter, cuts: Cuts, rn
             await asyncio.sleep(pause_s)
 
 
-def _reset(writer: asyncio.StreamWriter) -> None:
+def reset(writer: asyncio.StreamWriter) -> None:
     """RST instead of FIN: what is on the way is lost."""
     sock = writer.get_extra_info("socket")
     if sock is not None:

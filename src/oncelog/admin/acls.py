@@ -174,7 +174,6 @@ def explain(
 
 
 def _settings(answer: DescribeAclsResponse) -> AuthorizerSettings | None:
-    """The authorizer's settings that came with the lists; None if the broker does not send them."""
     if answer.super_users is None:
         return None
     names = frozenset(part.strip() for part in answer.super_users.split(";") if part.strip())

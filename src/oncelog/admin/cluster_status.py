@@ -89,8 +89,6 @@ class PartitionStatus:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Numbers of topics and partitions, and of partitions that each broker leads and replicates."""
-
     topics: int
     partitions: int
     leads: Counter[int]

@@ -120,7 +120,7 @@ def values_of(cluster: Cluster, kind: ResourceType, names: Iterable[str], key: s
 def values_by_name(
     cluster: Cluster, kind: ResourceType, names: Iterable[str], keys: Iterable[str]
 ) -> Program[dict[str, dict[str, str | None]]]:
-    """The values of several keys by resource name; otherwise like ``values_of``."""
+    """The values of several keys, as ``values_of``."""
     requested = list(keys)
     response = yield from _describe(cluster, kind, names, requested)
     return {

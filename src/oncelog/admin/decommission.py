@@ -103,7 +103,6 @@ def departure(
     brokers: list[BrokerRow],
     under_way: MovesUnderWay,
 ) -> Departure:
-    """The plan for a given state of the cluster. Raises PlanRefused."""
     # Fenced brokers get no replicas: they may be down.
     racks = {broker.broker_id: broker.rack for broker in brokers if not broker.is_fenced}
     holding = {

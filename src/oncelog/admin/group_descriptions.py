@@ -121,7 +121,6 @@ class GroupDescription:
 
     @property
     def handovers(self) -> list[Handover]:
-        """The partitions that move from member to member, sorted; none in a classic group."""
         owners = {partition: member.member_id for member in self.members for partition in member.partitions}
         receivers = {partition: member.member_id for member in self.members for partition in member.awaited}
         givers = {partition: member.member_id for member in self.members for partition in member.to_give_up}

@@ -128,8 +128,6 @@ def rack_of(racks: Racks, broker: int) -> str | int:
 
 
 class _Loads:
-    """Replicas and preferred leaderships of each broker after the plan."""
-
     def __init__(self, racks: Racks, assignment: Assignment) -> None:
         self.racks = racks
         self.replicas: Counter[int] = Counter()

@@ -1,9 +1,9 @@
 """Resolves where a read starts and ends, given by name, by time or by partition, into offsets.
 
-A start is the first offset to read; an end is the first offset not to read. A time means the first record with that
-timestamp or later (KIP-79), or the log's end without such a record. A ``start`` by partition resumes at its offsets,
-and partitions it does not name are read from their beginning; an ``end`` by partition also selects the partitions. An
-offset in ``start`` that the log does not have raises an error that names it, unless missing records may be skipped.
+An end is the first offset not to read. A time means the first record with that timestamp or later (KIP-79), or the
+log's end without such a record. A ``start`` by partition resumes at its offsets, and partitions it does not name are
+read from their beginning; an ``end`` by partition also selects the partitions. An offset in ``start`` that the log does
+not have raises an error, unless missing records may be skipped.
 """
 
 from __future__ import annotations

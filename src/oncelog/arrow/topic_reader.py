@@ -3,9 +3,6 @@
 Rows of a partition come in offset order, each once. A record batch belongs to one partition and has about 4 MB. The
 next fetch is in flight while a batch is decoded and used. Memory is bounded by a few fetches (8 MB each unless
 ``fetch.max.bytes`` differs), whatever the number of partitions.
-
-If requested records have left the log, or a topic was replaced since reading began, an error names them, unless
-``on_gone="skip"``. A reader that follows a topic reads new partitions from their beginning.
 """
 
 from __future__ import annotations
@@ -267,7 +264,6 @@ class ArrowReader:
 
 
 def _fetch_settings(config: ClientConfig | Mapping[str, str] | None) -> FetchSettings:
-    """The fetch settings among Apache Kafka's consumer keys."""
     values = config if isinstance(config, Mapping) else {}
     sizes = {"max_bytes": "fetch.max.bytes", "partition_max_bytes": "max.partition.fetch.bytes"}
     numbers = {"max_wait_ms": "fetch.max.wait.ms", "min_bytes": "fetch.min.bytes", **sizes}

@@ -2,11 +2,10 @@
 
 1. A super user may do everything.
 2. A resource is covered by the lists of its own name, of every prefix of its name, and of ``*``. An entry applies if
-   its principal is the caller or ``User:*``, its host is the caller's or ``*``, and its operation is the requested one
-   or ALL.
+   its principal is the caller or ``User:*``, its host the caller's or ``*``, and its operation the requested one or
+   ALL.
 3. One DENY entry outweighs every ALLOW entry.
-4. ALLOW of READ, WRITE, DELETE or ALTER implies DESCRIBE; ALLOW of ALTER_CONFIGS implies DESCRIBE_CONFIGS. A DENY entry
-   implies nothing.
+4. ALLOW of READ, WRITE, DELETE or ALTER implies DESCRIBE; of ALTER_CONFIGS, DESCRIBE_CONFIGS. DENY implies nothing.
 5. Without a matching ALLOW the answer is no, except that ``allow.everyone.if.no.acl.found`` opens a resource that no
    list covers.
 """

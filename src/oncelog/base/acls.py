@@ -1,7 +1,4 @@
-"""Access control lists as values: Apache Kafka's vocabulary, entries, and the resources that a list covers.
-
-The cluster image (``core.controller``), the authorizer (``core.acls``), the handlers and the tools share them.
-"""
+"""Access control lists as values: Apache Kafka's vocabulary, entries, and the resources that a list covers."""
 
 from __future__ import annotations
 
@@ -137,7 +134,7 @@ class AclBinding(NamedTuple):
 
 @dataclass(frozen=True)
 class ResourceAcls:
-    """The list of one pattern, its entries in order of creation. ``version`` is the version of its node."""
+    """Entries are in order of creation. ``version`` is the version of the list's node."""
 
     entries: tuple[AclEntry, ...]
     version: int = 0
@@ -153,9 +150,8 @@ class ResourceAcls:
 
 
 def canonical_host(host: str) -> str:
-    """One spelling for each address: ``0:0:0:0:0:0:0:1`` and ``::1`` are the same host, and an IPv4-mapped IPv6 address
-    is the IPv4 address. Other texts are returned unchanged.
-    """
+    """One spelling for each address: ``0:0:0:0:0:0:0:1`` is ``::1``, and an IPv4-mapped IPv6 address is the IPv4
+    address. Other texts are returned unchanged."""
     if ":" not in host:
         return host
     try:

@@ -19,7 +19,7 @@ def text_bytes(text: str) -> int:
 
 
 class Memo(Generic[K, V]):
-    """Results by key, discarded all at once when the next one would exceed ``max_bytes``."""
+    """Results are discarded all at once when the next one would exceed ``max_bytes``."""
 
     __slots__ = ("_max_bytes", "_results", "get", "held_bytes")
 
@@ -34,7 +34,7 @@ class Memo(Generic[K, V]):
         return len(self._results)
 
     def remember(self, key: K, result: V, size_bytes: int) -> None:
-        """Store a new result that takes ``size_bytes`` together with its key."""
+        """The result takes ``size_bytes`` together with its key."""
         # One huge name must not flush the cache.
         if size_bytes * LARGEST_SHARE > self._max_bytes:
             return

@@ -1,23 +1,19 @@
-"""Errors of the disk below a data directory that affect more than the file at hand.
-
-Most errors concern one request, which reports them to its client. Three kinds concern the whole process:
-
-- the disk fails (I/O error, read-only file system, missing device): no read or write there can be trusted afterwards;
-- the disk is full: an operator has to free space or add a disk;
-- the process has no file descriptor left: the same open may succeed later.
-"""
+"""Errors of the disk below a data directory that affect more than the request at hand."""
 
 from __future__ import annotations
 
 import errno
 from typing import Final
 
+# No read or write there can be trusted afterwards.
 _FAILING: Final = frozenset(
     getattr(errno, name)
     for name in ("EIO", "EROFS", "ENODEV", "ENXIO", "EUCLEAN", "EBADMSG", "ESTALE", "EREMOTEIO", "ENOTCONN")
     if hasattr(errno, name)
 )
+# An operator has to free space or add a disk.
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+# The same open may succeed later.
 OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 """Errors of a process, or a machine, that has no file descriptor left."""
 

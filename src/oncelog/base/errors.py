@@ -1,7 +1,4 @@
-"""The protocol's error codes, by the names and numbers of Apache Kafka's ``Errors``.
-
-An expected rejection is one of these codes; :class:`PeerError` means that a peer breaks the protocol itself.
-"""
+"""The protocol's error codes, by the names and numbers of Apache Kafka's ``Errors``."""
 
 from __future__ import annotations
 

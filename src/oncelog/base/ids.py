@@ -1,7 +1,7 @@
 """Nominal types for the values that share an ``int``, ``str`` or ``bytes`` in the protocol.
 
 A function that takes an offset declares ``Offset``, so that a type checker rejects a producer id. At run time they are
-the plain values, neither converted nor wrapped.
+the plain values.
 """
 
 from __future__ import annotations

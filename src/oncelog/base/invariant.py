@@ -1,7 +1,7 @@
 """``invariant``: a check of our own state that stays on in production.
 
-It guards facts that hold for any input. A peer's mistake is an error code or :class:`PeerError` instead. A broken
-invariant stops the node, because going on would damage acknowledged data.
+A peer's mistake is an error code or :class:`PeerError` instead. A broken invariant stops the node, because going on
+would damage acknowledged data.
 """
 
 from __future__ import annotations
@@ -18,6 +18,5 @@ class InvariantViolation(Exception):
 
 
 def invariant(condition: object, message: str, **facts: object) -> None:
-    """Raise :class:`InvariantViolation` unless ``condition`` holds."""
     if not condition:
         raise InvariantViolation(message, facts)

@@ -27,8 +27,6 @@ class SecurityProtocol(Enum):
 
 
 class Endpoint(NamedTuple):
-    """A listener of a broker and its address."""
-
     listener_name: str
     protocol: SecurityProtocol
     host: str

@@ -9,7 +9,6 @@ CLOSE = 0.9
 
 
 def nearest(name: str, choices: Iterable[str], cutoff: float = CLOSE) -> str | None:
-    """The candidate closest to ``name``, or None."""
     from difflib import get_close_matches  # costs time to import, and mistakes are rare
 
     return next(iter(get_close_matches(name, choices, 1, cutoff)), None)

@@ -1,7 +1,7 @@
 """Deadlines by key: a heap with lazy deletion, so that moving a deadline costs one dictionary write.
 
-A key has at most one deadline. Moving it later leaves the old heap entry in place; when that entry surfaces it is
-pushed again at the key's current deadline. Equal deadlines fire in the order in which they were scheduled.
+A key has at most one deadline. When the old heap entry of a moved one surfaces, it is pushed again at the key's current
+deadline. Equal deadlines fire in the order in which they were scheduled.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ class Timers(Generic[K]):
         return self._deadlines.get(key)
 
     def next_deadline_ms(self) -> int | None:
-        """The earliest deadline, or None."""
         while self._heap:
             surfaces_at, _, key = self._heap[0]
             if self._deadlines.get(key) == surfaces_at:
@@ -50,7 +49,7 @@ class Timers(Generic[K]):
         return None
 
     def pop_due(self, now_ms: int) -> K | None:
-        """Remove and return the earliest key whose deadline is at or before ``now_ms``, or None."""
+        """Remove and return the earliest key whose deadline is at or before ``now_ms``."""
         deadline_ms = self.next_deadline_ms()
         if deadline_ms is None or deadline_ms > now_ms:
             return None
@@ -64,7 +63,6 @@ class Timers(Generic[K]):
         heapq.heappush(self._heap, (deadline_ms, self._pushed, key))
 
     def _resurface(self) -> None:
-        """Remove the stale top entry; push its key again at its current deadline."""
         surfaces_at, _, key = heapq.heappop(self._heap)
         # An earlier entry of the key has been pushed since.
         if self._surfaces.get(key) != surfaces_at:

@@ -1,27 +1,23 @@
 """The decision table for hanging transactions (KIP-664), shared by the broker, the admin tool, the audit and the
 simulator.
 
-An open transaction on a partition holds back every ``read_committed`` consumer, rightly so as long as its
-coordinator is going to end it: at the producer's request, by time-out, or, with two-phase commit (KIP-939), at the
-request of an external transaction manager. It *hangs* when no coordinator will ever write its marker on this partition.
-
-The partition's view (the producer id and epoch of an open transaction) is compared with the coordinator's entry for the
-transactional id (:class:`CoordinatorEntry`). ``_REASON_CODES`` maps three facts (the state of the entry, whether it
-lists the partition, and how its producer compares with the partition's) to a :class:`ReasonCode`. ``RULES`` maps the
-reason code to a verdict, to the word that a broker reports, and to the permitted ways to end the transaction.
+An open transaction on a partition holds back every ``read_committed`` consumer, rightly so as long as its coordinator
+is going to end it. It *hangs* when no coordinator will ever write its marker on this partition. ``_REASON_CODES`` maps
+three facts (the state of the coordinator's entry, whether it lists the partition, and how its producer compares with
+the partition's) to a :class:`ReasonCode`; ``RULES`` has the consequences. docs/internals/hanging-transactions.md
+explains them.
 
 Rules:
 
 1. The coordinator outweighs any clock: a transaction that it lists does not hang, however old its timestamps.
 2. A missing answer is no evidence: FORGOTTEN needs an answer from every coordinator that could have the id.
 3. An entry with an older epoch than the partition's means that a coordinator has lost state. If it still lists the
-   partition, nothing is certain: the partition would reject its marker because of the old epoch.
+   partition, nothing is certain: the partition would reject its marker.
 4. A reason code assumes two consistent answers. Over the network, read the partition a second time before reporting
    "hanging": a transaction that ends between the two answers looks the same.
 5. To exclude a marker that is still on its way, require an age too: :func:`late_after_ms`.
 
-The module does no I/O and knows no clock and no messages. Each caller keeps its own wording and its second read. The
-audit also knows that files at rest have no coordinator that will still act (``spark.audit``).
+The audit also knows that files at rest have no coordinator that will still act (``spark.audit``).
 """
 
 from __future__ import annotations
@@ -244,16 +240,14 @@ def leader_takes_marker(code: ReasonCode, *, forced: bool) -> bool:
 
 
 def tool_sends_marker(code: ReasonCode, verdict: Verdict, *, forced: bool) -> bool:
-    """True if the administrator's tool sends an abort marker. ``verdict`` is the verdict of ``code``, or SUSPECTED if
-    the age or the second read is missing.
-    """
+    """True if the administrator's tool sends an abort marker. ``verdict`` is that of ``code``, or SUSPECTED if the age
+    or the second read is missing."""
     return RULES[code].marker is not AbortMarker.NEVER and (forced or verdict is Verdict.HANGING)
 
 
 def late_after_ms(timeout_ms: int | None, max_timeout_ms: int) -> int:
-    """The age in ms from which an open transaction is late: its time-out if known and finite, otherwise
-    ``max_timeout_ms`` (transaction.max.timeout.ms) plus five minutes.
-    """
+    """The age in ms from which an open transaction is late: its finite time-out, otherwise ``max_timeout_ms``
+    (transaction.max.timeout.ms) plus five minutes."""
     if timeout_ms is not None and 0 < timeout_ms < NEVER_TIMES_OUT:
         return timeout_ms
     return max_timeout_ms + LATE_PADDING_MS

@@ -1,7 +1,6 @@
 """Nodes of the coordination tree, and the operations that change them, as data.
 
-Both sides of the port use them: decisions in ``core``, which imports no port, return operations, and the adapters of
-``ports.Coordination`` execute them.
+Decisions in ``core``, which imports no port, return operations; the adapters of ``ports.Coordination`` execute them.
 """
 
 from __future__ import annotations

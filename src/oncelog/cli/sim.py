@@ -139,7 +139,7 @@ def _options(worlds: _Worlds, plan: Path | None) -> str:
 
 
 def _kinds(fault: list[str] | None, count: int | None, plan: Path | None) -> tuple[str, ...]:
-    """The kinds of faults to draw; empty: by the seeds. Raises BadParameter."""
+    """The kinds of faults to draw; empty: as the seeds draw them. Raises BadParameter."""
     from oncelog.sim.faults.plan import ALL_KINDS, ALONE
 
     if not fault:
@@ -194,7 +194,6 @@ def _as_json(outcome: SeedResult) -> dict[str, Any]:
 
 
 def _report_failure(outcome: SeedResult, command: str) -> None:
-    """Prints the violations, the end of the trace, and the command that repeats the run."""
     for line in outcome.last_lines[-_SHOWN_LINES:]:
         print_line(f"  {line[:200]}", err=True)
     for violation in outcome.violations:

@@ -120,8 +120,8 @@ class UnsupportedRequest(ClientError):
 
 
 class BrokerRefused(ClientError):
-    """The broker answered with an error code. ``subject`` is the request's, ``detail`` the broker's own message,
-    ``reason`` both in words."""
+    """The broker answered with an error code. ``subject`` is the object of the request, ``detail`` the broker's own
+    message, ``reason`` both in words."""
 
     def __init__(self, code: int, subject: str, detail: str | None = None) -> None:
         self.code = code
@@ -133,8 +133,6 @@ class BrokerRefused(ClientError):
 
 
 class UnknownTopic(BrokerRefused):
-    """The topic or partition does not exist."""
-
     def __init__(self, subject: str) -> None:
         super().__init__(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject, "does not exist; `oncelog topic list` shows them"

@@ -1,7 +1,7 @@
 """Binary encoding of a commit's changes in the adapters' journals.
 
-A change is the length of its path (u32), the path in UTF-8, its version (i32), the length of its value (i32, -1 for a
-deleted node) and the value. A commit is a sequence of changes, big-endian. Lengths are checked against the input.
+docs/internals/cluster-tree.md has the layout of a change; a commit is a sequence of them, big-endian. Lengths are
+checked against the input.
 """
 
 from __future__ import annotations

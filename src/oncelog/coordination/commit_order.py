@@ -28,7 +28,7 @@ class _Follower(NamedTuple):
 
 
 class Followers:
-    """The sessions of this process that follow the tree. The caller holds a lock."""
+    """The caller holds a lock."""
 
     def __init__(self) -> None:
         self._followers: dict[int, _Follower] = {}
@@ -57,7 +57,7 @@ class Followers:
 
 
 class ChangeStream:
-    """Positions, recent changes and followers. The caller holds the tree's lock."""
+    """The caller holds the tree's lock."""
 
     def __init__(self, position: int = 0) -> None:
         self.position = position

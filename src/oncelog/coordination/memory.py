@@ -1,8 +1,8 @@
 """The tree in memory: for tests, the in-process brokers of ``oncelog.testing`` and the simulator.
 
-``MemoryTree`` is the tree, like a ZooKeeper ensemble; each ``session()`` is one ``ports.Coordination``. The tree
-outlives its sessions, so that a broker can be stopped and restarted on it. Methods of a session are thread-safe: each
-holds the tree's lock, also while it calls listeners.
+``MemoryTree`` is like a ZooKeeper ensemble; each ``session()`` is one ``ports.Coordination``. The tree outlives its
+sessions, so that a broker can be restarted on it. A session's methods are thread-safe: each holds the tree's lock, also
+while it calls listeners.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ class _Node:
 
 
 class MemoryTree:
-    """A tree of versioned nodes, shared by its sessions."""
-
     def __init__(self) -> None:
         self._nodes: dict[str, _Node] = {"": _Node(b"", 0, None)}
         self.stream = ChangeStream()
@@ -120,7 +118,7 @@ class MemoryTree:
 
 
 class MemorySession:
-    """One session of a ``MemoryTree``: the memory adapter of ``ports.Coordination``."""
+    """The memory adapter of ``ports.Coordination``."""
 
     def __init__(self, tree: MemoryTree, session_id: int) -> None:
         self._tree = tree

@@ -1,7 +1,7 @@
-"""Paths of the coordination tree, the same for every adapter.
+"""Paths of the coordination tree, which are ZooKeeper's.
 
-The rule: paths are ZooKeeper's: absolute, ``/`` between names, no empty name, no trailing slash. The root always exists
-and has no value.
+They are absolute, with ``/`` between names, no empty name and no trailing slash. The root always exists and has no
+value.
 """
 
 from __future__ import annotations

@@ -17,9 +17,8 @@ class Api(NamedTuple):
     """An API: its versions, its handler, and the right it needs.
 
     ``handler`` is imported at the first request. A module of ``oncelog.handlers`` with a single API has
-    ``handle(request, context)`` and ``ERRORS`` (error code → when). A module with several APIs is named with the
-    function: ``groups.membership:join``, with ``JOIN_ERRORS`` beside it. A module outside this package has its full
-    name.
+    ``handle(request, context)`` and ``ERRORS`` (error code → when). With several, the function is named too:
+    ``groups.membership:join``, with ``JOIN_ERRORS``. A module outside this package has its full name.
     """
 
     key: int
@@ -34,7 +33,7 @@ class Api(NamedTuple):
 
     @property
     def module(self) -> str:
-        """The module of its messages in ``oncelog.wire.messages``."""
+        """The module of its messages."""
         return re.sub("(?<=.)(?=[A-Z])", "_", self.name).lower()
 
     def load_handler(self) -> Callable[[Any, Any], Any]:
@@ -43,7 +42,7 @@ class Api(NamedTuple):
         return handle
 
     def load_errors(self) -> Mapping[ErrorCode, str]:
-        """Import the table of the errors that the API answers, with the cause of each."""
+        """Import the errors that the API answers, with their causes."""
         module, function = self._place()
         table = f"{function.upper()}_ERRORS" if function else "ERRORS"
         errors: Mapping[ErrorCode, str] = getattr(import_module(module), table)

@@ -1,9 +1,8 @@
 """Splits large requests into parts of a thousand items, with other connections' requests in between. Not an API.
 
-A part is decided as a request of its own, and the parts' answers are merged into one response. Only APIs with
-independent items are split; items with the same key stay in one part. A topic with thousands of partitions is split
-too. Requests that are decided atomically (offsets of a commit, partitions of one transaction, topics to create) are not
-in the table: ``oncelog.wire.message.REQUEST_MAX_ELEMENTS`` bounds their cost.
+A part is decided as a request of its own; their answers are merged. A topic with thousands of partitions is split too;
+items with the same key stay together. APIs that decide atomically (offsets of a commit, partitions of one transaction,
+topics to create) are not in the table: ``oncelog.wire.message.REQUEST_MAX_ELEMENTS`` bounds their cost.
 """
 
 from __future__ import annotations
@@ -27,8 +26,9 @@ Handle = Callable[[Any, "Context"], "Steps[Message | None]"]
 
 
 class _Inner(NamedTuple):
-    """The array by which an item can be split: the partitions of a topic. Topics with the same key may be merged into
-    the first."""
+    """The array by which an item can be split: a topic's partitions. Topics with the same key may be merged into the
+    first.
+    """
 
     items: str
     answers: str
@@ -53,7 +53,6 @@ class _Items(NamedTuple):
     """An array of an item that is decided as a whole, but counts as work."""
 
     def weight(self, item: Any) -> int:
-        """The work of an item, counted in items."""
         array = self.inner.items if self.inner is not None else self.within
         return 1 + len(getattr(item, array) or ()) if array else 1
 
@@ -150,7 +149,7 @@ def _in_parts(handle: Handle, request: Message, context: Context, arrays: _Items
 
 
 def _add(answers: list[Any], more: list[Any], arrays: _Items, *, continues: bool) -> None:
-    """Merge the answers of one more part; with ``continues`` its first answer extends the last one so far."""
+    """Merge the answers of one more part; ``continues``: its first answer extends the last one so far."""
     if continues and arrays.inner is not None and answers and more:
         getattr(answers[-1], arrays.inner.answers).extend(getattr(more[0], arrays.inner.answers))
         more = more[1:]
@@ -158,8 +157,9 @@ def _add(answers: list[Any], more: list[Any], arrays: _Items, *, continues: bool
 
 
 def _parts(items: Sequence[Any], arrays: _Items, size: int) -> Iterator[tuple[bool, list[Any]]]:
-    """Split items into parts, in order, with items of the same key beside the first of them. Yields with each part
-    whether its first item continues the last item of the part before."""
+    """Split items into parts, in order, with items of the same key beside the first. Yields with each part whether its
+    first item continues the last of the part before.
+    """
     part: list[Any] = []
     weight, part_continues = 0, False
     for continues, pieces in _pieces(items, arrays, size):
@@ -175,7 +175,7 @@ def _parts(items: Sequence[Any], arrays: _Items, size: int) -> Iterator[tuple[bo
 
 
 def _pieces(items: Sequence[Any], arrays: _Items, size: int) -> Iterator[tuple[bool, list[Any]]]:
-    """The pieces that must stay in one part: items of the same key, or a slice of a too large one."""
+    """Items that must stay in one part: those of one key, or a slice of a too large item."""
     inner = arrays.inner
     for same_key in _by_key(items, arrays.key):
         if inner is None or sum(map(arrays.weight, same_key)) <= size:
@@ -199,7 +199,6 @@ def _with(item: Any, name: str, value: object) -> Any:
 
 
 def _by_key(items: Sequence[Any], key: Callable[[Any], object]) -> Iterable[list[Any]]:
-    """Items grouped by key, in the order of each group's first item."""
     groups: dict[object, list[Any]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)

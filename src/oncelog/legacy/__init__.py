@@ -1,6 +1,6 @@
 """Support for Kafka 0.7 to 1.1: old log files, message formats, request versions, and consumer groups in ZooKeeper.
 
-Each room has its own row in ``.importlinter``. Apart from the command line, other rooms use them through one entry
-each: ``message_set`` through the package itself, ``requests`` through ``handlers.legacy_registry``,
-``zookeeper_groups`` through ``client.zookeeper`` and ``admin.zookeeper_groups``.
+Apart from the command line, other rooms use each room through one entry: ``message_set`` through the package itself,
+``requests`` through ``handlers.legacy_registry``, ``zookeeper_groups`` through ``client.zookeeper`` and
+``admin.zookeeper_groups``.
 """

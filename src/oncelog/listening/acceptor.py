@@ -1,15 +1,14 @@
 """Accepts a server's connections without using up the file descriptors that the process needs for other things.
 
-asyncio's own servers accept up to a thousand queued connections at a time, before any limit can count them: for a
-moment no descriptor is left to open a file. Here each connection is checked as it is accepted:
+asyncio's own servers accept up to a thousand queued connections at a time, before any limit can count them. Here each
+connection is checked as it is accepted:
 
 1. Its descriptor is one of the last ``SPARE`` below ``bound()``: data files may be closed, so that the next connections
    get their numbers; if none are, ``make_room`` may close another connection.
 2. It is ``bound()`` or above, and no data files were closed: the connection is closed.
 3. The system has no descriptor for it: accepting pauses for a second.
 
-A TLS connection is handed over when its handshake is done, within ``HANDSHAKE_S``. (A broker's own listeners have their
-own handshakes: ``runtime.tls``.)
+A TLS connection is handed over after its handshake. (A broker's own listeners have ``runtime.tls``.)
 """
 
 from __future__ import annotations
@@ -43,8 +42,6 @@ _BURST_S: Final = 1.0
 
 
 class Acceptor:
-    """Accepts on bound sockets, and closes them in the end."""
-
     def __init__(
         self,
         name: str,

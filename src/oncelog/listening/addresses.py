@@ -1,8 +1,7 @@
 """Binds sockets for a listener's host and port, and checks the Host headers of HTTP requests.
 
 An empty host and ``::`` mean all addresses, IPv4 and IPv6, as Apache Kafka's ``[::]`` does where the kernel's
-``bindv6only`` is 0. It takes two sockets: a single one would show IPv4 peers as ``::ffff:…``, which matches no ACL,
-quota or limit by address.
+``bindv6only`` is 0.
 """
 
 from __future__ import annotations
@@ -77,6 +76,7 @@ def _bind(host: str, port: int, *, ipv6_only: bool) -> list[socket.socket]:
         return sockets
 
 
+# Two sockets: a single one would show IPv4 peers as ``::ffff:…``, which matches no ACL, quota or limit by address.
 def _everywhere() -> Sequence[Address]:
     return (
         (socket.AF_INET, IPV4_EVERYWHERE, 0, 0),
@@ -117,8 +117,8 @@ HOST_NAME: Final = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
 def is_addressed_to(host_header: str, names: Collection[str]) -> bool:
     """True if an HTTP Host header has an IP address, a loopback name, or one of ``names`` (in lower case).
 
-    A web page can resolve a name of its own to this machine (DNS rebinding) and read the responses. It cannot do so
-    with an IP address or ``localhost``; every other name must be configured.
+    A web page can resolve a name of its own to this machine (DNS rebinding) and read the responses, but not with an IP
+    address or ``localhost``; every other name must be configured.
     """
     host, colon, port = host_header.rpartition(":")
     name = (host if colon and port.isdigit() else host_header).strip("[]").lower().rstrip(".")

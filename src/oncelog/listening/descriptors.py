@@ -1,11 +1,10 @@
 """Shares the process's file descriptors between connections, data files and other uses.
 
 The rule: a connection never holds a descriptor numbered ``connection_bound()`` or above. The system assigns the lowest
-free number, so this one comparison accounts for all open descriptors: connections of every listener, files, links to
-other brokers, and those of an embedding program.
+free number, so this one comparison accounts for all open descriptors of the process.
 
 1. A process of our own (``raise_limit``) keeps from connections a share for data files, less those open already, and a
-   reserve for short-lived uses: a late import, a checkpoint, a certificate, a connection to another broker.
+   reserve for short-lived uses (docs/internals/hostile-input.md).
 2. In any other process, connections may take all but a small reserve, and data files close theirs first (``give_way``).
 
 All brokers of a process share the data files' part.

@@ -16,8 +16,7 @@ C = TypeVar("C")
 @lru_cache(1024)
 def source_of(host: str) -> str:
     """The source that an address counts towards: an IPv4 address itself, or the /64 of an IPv6 address, since one host
-    may use all of it.
-    """
+    may use all of it."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:
@@ -30,7 +29,7 @@ def source_of(host: str) -> str:
 
 
 class Waiting(Generic[C]):
-    """Connections in order of arrival, by source."""
+    """In order of arrival, by source."""
 
     def __init__(self) -> None:
         self._by_source: dict[str, dict[C, None]] = {}
@@ -43,7 +42,6 @@ class Waiting(Generic[C]):
         return connection in self._sources
 
     def add(self, connection: C, source: str) -> None:
-        """Add a connection as the newest of its source."""
         self.discard(connection)
         self._sources[connection] = source
         self._by_source.setdefault(source, {})[connection] = None

@@ -1,9 +1,9 @@
 """Copies access control lists of the source's topics to their copies, on request (``--acls``).
 
-Rules: a principal may read a copy if it may read the topic; no entry allows anyone to write or change a copy, which is
-the mirror's job. Entries are only created, never removed: permissions revoked at the source have to be revoked at the
-target by hand. Patterns are renamed as topics are. A list for all topics (``*``) becomes one for all copies of the
-source, or none if topics keep their names: it would also cover the target's own topics.
+A principal may read a copy if it may read the topic; no entry allows anyone to write or change a copy. Entries are
+never removed: permissions revoked at the source have to be revoked at the target by hand. Patterns are renamed as
+topics are. A list for all topics (``*``) becomes one for all copies of the source, or none if topics keep their names:
+it would also cover the target's own topics.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ _READING: Final = frozenset({Operation.READ, Operation.DESCRIBE, Operation.DESCR
 
 
 def wanted_acls(settings: MirrorSettings, acls: Iterable[AclBinding], topics: Collection[str]) -> set[AclBinding]:
-    """The entries for copies that follow from those of the source; ``topics`` are the copied topics."""
     target_acls = set()
     for (kind, pattern, name), entry in acls:
         operation = entry.operation
@@ -47,9 +46,7 @@ def wanted_acls(settings: MirrorSettings, acls: Iterable[AclBinding], topics: Co
 
 
 async def sync_acls(settings: MirrorSettings, source: AsyncClient, target: AsyncClient, topics: Collection[str]) -> int:
-    """Create the entries that the target lacks. Returns their number. Raises BrokerRefused, also if there is no
-    authorizer.
-    """
+    """Create the missing entries. Returns their number. Raises BrokerRefused, also if there is no authorizer."""
     of_topics = AclFilter(ResourceType.TOPIC)
     with _refusals_named(f"access control lists of {settings.source.alias}"):
         target_acls = wanted_acls(settings, await list_acls(source, of_topics), topics)

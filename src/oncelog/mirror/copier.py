@@ -1,9 +1,9 @@
 """Copies records in transactions: frames, the positions they came from, and the proof of ownership, all or nothing.
 
 The order within a transaction: the frames; once all have offsets at the target, the records of the positions topic;
-then each slot's offset for the group (refused for a member of an older generation); then the commit. After a failure
-this object must not be used again: the outcome of a commit may be unknown, and only the positions topic, read again
-after the producer was initialized, tells.
+each slot's offset for the group (refused for a member of an older generation); the commit. After a failure this object
+must not be used again: the outcome of a commit may be unknown, and only the positions topic, read after the next
+producer was initialized, tells.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Copier:
         return max(0, self._began_ms + self._settings.commit_interval_ms - loop_ms())
 
     async def take(self, fetched: Fetched, copied: CopiedPartition, limits: FrameLimits) -> int:
-        """Copy what was fetched of a partition, in the open transaction or a new one. Returns the number of records."""
+        """Copy what was fetched of a partition. Returns the number of records."""
         target = _target_of(copied)
         stable = fetched.last_stable_offset
         copied.source_end = stable if stable >= 0 else fetched.high_watermark
@@ -108,7 +108,6 @@ class Copier:
         return count
 
     def begin_partition(self, copied: CopiedPartition) -> None:
-        """Store a new partition's start before its first record."""
         self._begin()
         self._moved[copied.partition] = copied, copied.offsets.position
 
@@ -121,7 +120,6 @@ class Copier:
         copied.gaps.append(gap)
 
     def forget(self, copied: CopiedPartition, keys: Iterable[bytes]) -> None:
-        """Delete records of a partition from the positions topic."""
         for key in keys:
             self._begin()
             self._others.append((slot_of(copied.partition, self._slots), key, None))
@@ -140,7 +138,6 @@ class Copier:
             await self._producer.flush()
 
     async def commit(self) -> None:
-        """Commit the open transaction. Raises ClientError; see the module for its meaning."""
         producer = self._producer
         # The maps need the offsets that the frames were given.
         await producer.flush()
@@ -159,9 +156,8 @@ class Copier:
         self._close()
 
     async def commit_groups(self, moves: Sequence[GroupMove], are_ours: Callable[[], Awaitable[bool]]) -> bool:
-        """Commit offsets for groups in a transaction of their own, if ``are_ours`` agrees while they are pending.
-
-        No transaction may be open. Returns False if they were aborted.
+        """Commit offsets for groups in a transaction of their own, if ``are_ours`` agrees while they are pending. No
+        transaction may be open. False if they were aborted.
         """
         producer = self._producer
         producer.begin()
@@ -217,10 +213,10 @@ class Copier:
 
     async def abandon(self) -> list[tuple[CopiedPartition, BatchRefusal]]:
         """Abort a failed transaction. Returns the first refusal in each partition; none if it failed for another
-        reason.
+        reason. Raises ClientError.
 
-        Partitions have to be fetched again from their positions; other records of the transaction are kept for the next
-        one. Raises ClientError.
+        Refused partitions have to be fetched again from their positions; other records are kept for the next
+        transaction.
         """
         if self._producer.transactions.is_open:  # ``trials`` may have abandoned it already
             await self._producer.abort()  # which waits for the answers in flight: they may be refusals, too

@@ -1,12 +1,12 @@
 """Mirrors one source to one target with one instance, and restarts after failures that may pass.
 
-A run (``_live``): the producer is initialized, which ends any transaction that an earlier run left open; the slots are
-assigned; their positions are read; then records are copied until the assignment changes, something fails, or the engine
-stops. A failure that may pass (a broker that is down, a failed transaction) ends the run, and the next one starts from
-the positions topic. Any other failure is raised, in one line that says what to do.
+A run (``_live``): the producer is initialized, which ends a transaction that an earlier run left open; slots are
+assigned and their positions read; then records are copied until the assignment changes, something fails, or the engine
+stops. After a failure that may pass (a broker that is down, a failed transaction) the next run starts from the
+positions topic. Others are raised, in one line that says what to do.
 
-``run_engines`` runs several engines as one mirror, one for each source; the first final failure ends all. An engine
-that could not copy everything does not end the others.
+``run_engines`` runs one engine for each source; the first final failure ends all. An engine that could not copy
+everything does not end the others.
 """
 
 from __future__ import annotations
@@ -46,10 +46,6 @@ LOG: Final = logging.getLogger("oncelog.mirror")
 
 
 class Engine:
-    """Mirrors until ``stop`` is called or, with ``until_caught_up``, until everything that was there at the start is
-    copied.
-    """
-
     def __init__(
         self,
         settings: MirrorSettings,
@@ -155,9 +151,6 @@ class Engine:
         return self._stopping.is_set()
 
     def caught_up(self, positions: Positions, goal: dict[TopicPartition, int], standing: Set[TopicPartition]) -> None:
-        """Stop if ``until_caught_up`` is set and every position is at its goal, except for partitions that
-        stand still.
-        """
         if not self._until_caught_up:
             return
         if self._goal is None:
@@ -171,7 +164,6 @@ class Engine:
 
     @property
     def needs_goal(self) -> bool:
-        """True while the ends of the sources have not been read yet."""
         return self._until_caught_up and self._goal is None
 
     def now_ms(self) -> int:
@@ -205,7 +197,6 @@ _FINAL: Final = (
 
 
 async def run_engines(engines: Sequence[Engine]) -> None:
-    """Run until all engines have ended. If one fails, the others finish their transactions, and its error is raised."""
     tasks = [
         asyncio.create_task(_incomplete(engine), name=f"mirror of {engine.settings.source.alias}") for engine in engines
     ]
@@ -225,7 +216,7 @@ async def run_engines(engines: Sequence[Engine]) -> None:
 
 
 async def _incomplete(engine: Engine) -> Sequence[RefusalRow]:
-    """Run one engine. Returns the refusals that kept it from copying everything."""
+    """Returns the refusals that kept the engine from copying everything."""
     try:
         await engine.run()
     except MirrorIncomplete as error:

@@ -1,15 +1,14 @@
 """Prepares batches of a source for the target: unchanged where the format allows, without reading their records.
 
-Rules:
 1. A batch is copied unchanged (*reframed*: another base offset, no leader epoch, the mirror's producer fields) if it
    has every offset of its range, because brokers refuse holes in what a producer sends.
-2. Otherwise it is rebuilt: if compaction left holes, if the position lies inside it, if log append time applies to all
-   its records (the target keeps it as each record's own time), if it is larger than the target accepts, and if several
-   small ones can be joined. Keys, values and headers are not parsed: the bytes after a record's two deltas are copied.
+2. Otherwise it is rebuilt: compaction left holes, the position lies inside it, log append time applies to all its
+   records (the target keeps it as each record's own), it is larger than the target accepts, or several small ones can
+   be joined. The bytes after a record's two deltas are copied unparsed.
 3. Batches of aborted transactions, control batches and batches emptied by compaction are left out.
 4. The source's checksum is verified before a new one is written.
 5. Messages of formats 0 and 1 become records of format 2.
-6. Each frame lists the source offsets of its records, as runs without holes: offset translation depends on it.
+6. Each frame lists the source offsets of its records, as runs without holes, for offset translation.
 """
 
 from __future__ import annotations
@@ -105,13 +104,13 @@ class _Joining:
 
 
 def frames(fetched: Fetched, limits: FrameLimits) -> Iterator[Frame]:
-    """The frames of one fetch response, in order. Raises UnreadableRecords for damage, naming the place."""
+    """Frames in order. Raises UnreadableRecords for damage, naming the place."""
     for stretch, is_old in _parts_by_format(fetched):
         yield from _old_frames(stretch, limits) if is_old else _frames(stretch, limits)
 
 
 def visible_records(fetched: Fetched) -> Iterator[RawRecord]:
-    """The records of one fetch response visible at read_committed. Raises UnreadableRecords."""
+    """The records visible at read_committed. Raises UnreadableRecords."""
     for stretch, is_old in _parts_by_format(fetched):
         if is_old:
             yield from (record for _, record in _old_records(stretch))
@@ -127,7 +126,6 @@ def _parts_by_format(fetched: Fetched) -> Iterator[tuple[Fetched, bool]]:
 
 
 def _old_frames(fetched: Fetched, limits: FrameLimits) -> Iterator[Frame]:
-    """Frames of messages in formats 0 and 1, with their own codec."""
     waiting: list[RawRecord] = []
     size, codec = 0, Codec.NONE
     for message_codec, record in _old_records(fetched):
@@ -212,7 +210,7 @@ def _reframed(fetched: Fetched, at: int, header: BatchHeader) -> Frame:
 
 
 def _rebuilt(fetched: Fetched, members: list[tuple[int, BatchHeader]], limits: FrameLimits) -> Iterator[Frame]:
-    """Frames of the records of ``members``, each within the target's limit unless a single record exceeds it."""
+    """Frames within the target's limit unless a single record exceeds it."""
     codec = members[0][1].codec
     if codec is Codec.ZSTD and not limits.zstd:
         # The nearest codec that a target without zstd has.

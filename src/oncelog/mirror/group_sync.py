@@ -1,12 +1,11 @@
 """Translates the offsets of the source's groups, and commits them for the groups of the same name at the target.
 
-Rules:
 1. Only offsets within the copied range are translated, by the maps of the partitions that this instance owns.
-2. A group that has moved on at the target is left alone for good: the mirror moves a group only while it has no members
-   and its offset there is the one that the mirror committed last (stored in the positions topic), or it has none.
+2. A group that has moved on at the target is left alone for good: it is moved only while it has no members and its
+   offset there is the one that the mirror committed last (stored in the positions topic), or none.
 3. Rule 2 is checked while the new offsets are pending in a transaction. A consumer that starts meanwhile waits for the
-   outcome, and one that commits meanwhile comes later in the offsets log and wins. However long the mirror pauses
-   between check and commit, no group is moved back.
+   outcome; one that commits meanwhile comes later in the offsets log and wins. However long the mirror pauses in
+   between, no group is moved back.
 """
 
 from __future__ import annotations
@@ -76,9 +75,7 @@ class GroupSync:
         self.rows = [replace(row, state=GroupState.refused) if row.group in refused else row for row in rows]
 
     async def _retry_refused(self, moves: Sequence[GroupMove]) -> dict[str, str]:
-        """Retry groups that were refused before, each in its own transaction, at intervals. Returns the
-        refused groups.
-        """
+        """Retry refused groups, each in its own transaction, at intervals. Returns those still refused."""
         groups = dict.fromkeys(move.group for move in moves)
         if loop_ms() < self._retry_due_ms:
             return {group: self._refused[group] for group in groups}
@@ -89,9 +86,7 @@ class GroupSync:
         return refused
 
     async def _commit(self, moves: Sequence[GroupMove]) -> dict[str, str]:
-        """Commit all in one transaction, or each group in its own if the target refuses one. Returns the refused
-        groups.
-        """
+        """Commit all in one transaction, or each group in its own if one is refused. Returns the refused groups."""
         try:
             done = await self._copier.commit_groups(moves, lambda: self._are_ours(moves))
         except TransactionFailed as error:
@@ -148,7 +143,6 @@ class GroupSync:
         return moves
 
     async def _are_ours(self, moves: Sequence[GroupMove]) -> bool:
-        """True if every group may still be moved; called while the new offsets are pending."""
         for group in dict.fromkeys(move.group for move in moves):
             if await has_members(self._target, group):
                 return False
@@ -162,7 +156,6 @@ class GroupSync:
 
 
 async def consumer_groups(client: AsyncClient) -> list[str]:
-    """The names of all consumer groups, from every coordinator."""
     return [row.group for row in await list_groups(client) if row.protocol_type in ("", "consumer")]
 
 

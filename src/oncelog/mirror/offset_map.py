@@ -1,11 +1,11 @@
 """Maps a partition's offsets between source and target, for every offset, in both directions.
 
 The map is a list of runs of records that are consecutive on both sides: source offset, target offset, count. Control
-records, aborted transactions and compaction leave gaps at the source; the mirror's commit markers, aborted attempts and
-other writers leave gaps at the target. ``position`` is the source offset up to which everything visible is copied; it
-may lie behind the last run if only gaps follow.
+records, aborted transactions and compaction leave gaps at the source; the mirror's markers, aborted attempts and other
+writers at the target. ``position`` is the source offset up to which everything visible is copied; only gaps may lie
+between the last run and it.
 
-Rules of translation (an offset is "the next to read", as groups commit it):
+Translation (an offset is "the next to read", as groups commit it):
 1. Inside a run it is exact. In a gap it is the next record, or the end of the last run if none follows yet: later
    copies come behind it, whatever markers are in between. So no record is skipped or repeated.
 2. Beyond ``position`` there is no answer yet: records that the group has seen are still to be copied.
@@ -50,7 +50,6 @@ class OffsetMap:
         return MappedRun(self._sources[index], self._targets[index], self._counts[index])
 
     def runs(self, start: int = 0) -> Iterator[MappedRun]:
-        """The runs from index ``start`` on."""
         for index in range(start, len(self)):
             yield self.run(index)
 
@@ -68,7 +67,6 @@ class OffsetMap:
         return self._targets[-1] + self._counts[-1] if self._targets else None
 
     def extend(self, runs: Iterable[MappedRun], position: int) -> None:
-        """Append runs, which rise on both sides, and move the position."""
         for run in runs:
             self._add(*run)
         source_end = self._sources[-1] + self._counts[-1] if self._sources else 0
@@ -122,7 +120,6 @@ class OffsetMap:
 
 
 def mapped(runs: Iterable[Run], base_offset: int) -> Iterator[MappedRun]:
-    """The runs of a frame that was appended at ``base_offset``."""
     for run in runs:
         yield MappedRun(run.first, base_offset, run.records)
         base_offset += run.records

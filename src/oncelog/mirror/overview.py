@@ -1,7 +1,6 @@
 """Lists mirrors from their target's side: what each has copied, and its lag at its last transaction.
 
-Reads the positions topics with a blocking client, for tools outside the mirror. The source ends are as of the last
-transaction: of a stopped mirror nothing newer is known here.
+Reads the positions topics with a blocking client. A stopped mirror's source ends are as of its last transaction.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ _FETCH: Final = FetchSettings(max_bytes=8 * MIB, partition_max_bytes=MIB, read_c
 
 @dataclass(frozen=True, slots=True)
 class MirroredPartition:
-    """A source partition and its copy. ``position`` is the source offset to copy next; ``lag`` is the number of source
-    offsets behind it at ``at_ms``, None if an earlier version wrote the position.
+    """A source partition and its copy. ``position`` is the source offset to copy next; ``lag`` the number of source
+    offsets behind it at ``at_ms``, None if an earlier version wrote it.
     """
 
     source: str
@@ -54,7 +53,6 @@ def mirrored_partitions(client: Client) -> list[MirroredPartition]:
 
 
 def _positions(client: Client, topic: TopicName) -> Positions:
-    """Read one positions topic to its end. Raises BrokerRefused, PositionsDamaged."""
     slots = [TopicPartition(topic, index) for index in sorted(client.topic(topic).partitions)]
     listed = client.list_offsets(dict.fromkeys(slots, LATEST), read_committed=True)
     ends = {slot: listed_offset.offset for slot, listed_offset in listed.items()}

@@ -1,15 +1,15 @@
 """Stores positions and offset maps in an internal topic at the target, within the transactions that copy records.
 
 Each source has one compacted topic, ``__oncelog_mirror_<alias>``. Its partitions are *slots*: every source partition
-hashes to one by its name, the instances of a mirror share the slots as a group shares any topic, and a slot's owner
-copies its partitions, reads the slot from the beginning, and is its only writer.
+hashes to one by its name. Instances share the slots as a group does; a slot's owner copies its partitions, reads the
+slot from the beginning, and is its only writer.
 
 A record's key is ``["map", topic, partition, topic id, first source offset]``, its value (JSON) the runs from that
 offset on. A partition's last map record also has its position, the source's end, the time, and a refusal of the target.
 It is rewritten with every transaction until it has ``CHUNK_RUNS`` runs; then a new one begins, so that compaction keeps
-each run once. A partition created again at the source (another topic id) gets a map of its own; the map written last is
-the current one. An accepted gap has a record ``["gap", topic, partition, topic id, first missing offset]``, an offset
-committed for a group at the target ``["group", topic, partition, topic id, group]``.
+each run once. Of several topic ids (a re-created source topic) the map written last is current. An accepted gap has a
+record ``["gap", topic, partition, topic id, first missing offset]``, an offset committed for a group at the target
+``["group", topic, partition, topic id, group]``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def positions_topic(alias: str) -> TopicName:
 
 
 def slot_of(partition: TopicPartition, slots: int) -> int:
-    """The slot of a source partition; the partitions of one topic spread evenly over the slots."""
+    """A topic's partitions spread evenly over the slots."""
     bits = max(1, (slots - 1).bit_length())
     # The bits of the partition number reversed: neighbours fall far apart.
     spread = int(f"{partition.partition % (1 << bits):0{bits}b}"[::-1], 2)
@@ -115,11 +115,9 @@ class CopiedPartition:
         return [_key(kind, self.partition, self.topic_id, first) for kind, first in firsts]
 
     def gap_record(self, gap: Gap, at_ms: int) -> tuple[bytes, bytes]:
-        """Key and value of a gap's record."""
         return _key("gap", self.partition, self.topic_id, gap.start), _json({"end": gap.end, "at": at_ms})
 
     def group_record(self, group: str, offset: int) -> tuple[bytes, bytes]:
-        """Key and value of the record of an offset that was committed for a group."""
         return _key("group", self.partition, self.topic_id, group), _json({"offset": offset})
 
     def noted(self) -> None:
@@ -132,7 +130,6 @@ class CopiedPartition:
         self.noted_position = self.offsets.position
 
     def _chunks(self) -> list[tuple[int, int]]:
-        """The ranges of runs, by index, of the records to write."""
         end = len(self.offsets)
         starts = range(self.chunk_start, end, CHUNK_RUNS)
         return [(start, min(start + CHUNK_RUNS, end)) for start in starts]

@@ -1,4 +1,4 @@
-"""Reports one engine's state as rows: positions, lag and rates of partitions, offsets of groups, the last failure."""
+"""Reports one engine's state as rows: partitions, groups, refusals, the last failure."""
 
 from __future__ import annotations
 
@@ -100,7 +100,6 @@ class Progress:
     _rates: tuple[float, float] = (0.0, 0.0)
 
     def fetched(self, fetched: Fetched) -> None:
-        """Record where a partition of the source ends."""
         stable = fetched.last_stable_offset if fetched.last_stable_offset >= 0 else fetched.high_watermark
         self._ends[fetched.partition] = stable, fetched.high_watermark
 
@@ -148,7 +147,6 @@ class Progress:
         return rows
 
     def refused(self) -> list[RefusalRow]:
-        """The refusals of the target, in order."""
         rows = [*self.topic_refusals.values(), *self.refusals.values()]
         return sorted(rows, key=lambda row: (row.topic, -1 if row.partition is None else row.partition))
 

@@ -1,8 +1,8 @@
 """Records the origin of copied topics, in the internal topic ``__oncelog_mirror_topics`` of their cluster.
 
 A record's key is ``[topic in this cluster, alias of its source]``; its value is the topic's name at the source, the ids
-of the clusters that it passed through (starting where it was produced), and the copied configuration keys. A topic must
-not be copied to a cluster that it passed through: this detects cycles, whatever the names of topics and clusters.
+of the clusters that it passed through (starting where it was produced), and the copied configuration keys. A topic is
+not copied to a cluster that it passed through, whatever the names: this detects cycles.
 """
 
 from __future__ import annotations
@@ -56,5 +56,5 @@ def read_copies(records: Iterable[tuple[bytes | None, bytes | None]]) -> dict[tu
 
 
 def paths_of(topic: str, copies: Mapping[tuple[str, str], Copy]) -> list[tuple[str, ...]]:
-    """The paths by which a topic's records reached its cluster; empty for a topic that is not a copy."""
+    """The paths by which a topic's records came; empty for a topic that is not a copy."""
     return [copy.path for (name, _), copy in copies.items() if name == topic]

@@ -1,9 +1,8 @@
 """Decides how to continue a partition with a record that the target refuses. Pure.
 
-Such a partition stands still: everything before the record is copied, nothing behind it. Until the target accepts the
-record, the partition is copied in transactions of its own, so that a refusal aborts no other partition.
+Everything before the record is copied, nothing behind it. Until the target accepts it, the partition is copied in
+transactions of its own, so that a refusal aborts no other partition.
 
-Rules:
 1. The records before the refused one are copied first.
 2. If the target did not say which record of a batch it refuses, the next attempt's batches are an eighth as large, down
    to one record. A refusal of the whole topic needs no search.
@@ -127,7 +126,6 @@ class Trial:
         return is_over
 
     def refuse(self, refusal: BatchRefusal, now_ms: int) -> None:
-        """The target refused an attempt, or the first batch."""
         is_same = self.is_exact and refusal.is_exact and refusal.refused.offset == self.refused.offset
         self.refused, self.is_exact = refusal.refused, refusal.is_exact
         self.frame_end = INT64_MAX if refusal.is_exact else refusal.frame_end

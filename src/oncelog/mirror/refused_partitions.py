@@ -48,7 +48,6 @@ class Trials:
         return partition in self._trials
 
     def standing(self, partitions: Iterable[CopiedPartition]) -> set[TopicPartition]:
-        """The partitions that cannot be copied any further for now."""
         return {
             copied.partition
             for copied in partitions
@@ -82,9 +81,8 @@ class Trials:
         self._show(copied)
 
     async def run_due(self, partitions: Iterable[CopiedPartition]) -> list[CopiedPartition]:
-        """Try to continue the partitions that are due. Returns those whose refusal is over.
-
-        No transaction may be open. Raises ClientError.
+        """Try to continue the partitions that are due. Returns those whose refusal is over. No transaction may be open.
+        Raises ClientError.
         """
         over = []
         for copied in partitions:
@@ -126,7 +124,7 @@ class Trials:
             self._over(copied)
 
     async def _fetched(self, copied: CopiedPartition, trial: Trial) -> Fetched | None:
-        """The records from the position on; None if there is nothing to try, or nothing arrived in time."""
+        """The records from the position on; None if there are none or they are late."""
         partition, position = copied.partition, copied.offsets.position
         committed = self._settings.read_committed
         end = (await offsets_at(self._source, {partition: LATEST}, read_committed=committed))[partition]

@@ -1,7 +1,4 @@
-"""Settings of a mirror: its source and target, the topics to copy, and how names change.
-
-The rule: values are validated once, here.
-"""
+"""Settings of a mirror: its source and target, the topics to copy, and how names change. All are validated here."""
 
 from __future__ import annotations
 
@@ -111,14 +108,12 @@ class MirrorSettings:
         return TopicName(name)
 
     def wants(self, topic: str, *, is_internal: bool) -> bool:
-        """True if a source topic is to be copied, judged by its name."""
         if is_internal or topic.startswith("__") or not self.topics.fullmatch(topic):
             return False
         came_from_target = self.target.alias and topic.startswith(self.target.alias + SEPARATOR)
         return not (came_from_target and self.naming is Naming.prefix)
 
     def wants_group(self, group: str) -> bool:
-        """True if a source group's offsets are to be translated."""
         return (
             self.groups is not None and not group.startswith("oncelog-mirror-") and bool(self.groups.fullmatch(group))
         )
@@ -133,7 +128,6 @@ def compiled(pattern: str, option: str) -> re.Pattern[str]:
 
 
 def choice(kind: type[T], text: str | None, default: T, option: str) -> T:
-    """An enumeration's value by its name. Raises ConfigError."""
     try:
         return default if text is None else kind(text)
     except ValueError:

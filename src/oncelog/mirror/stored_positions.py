@@ -50,7 +50,6 @@ async def read_to_end(
 
 
 async def read_positions(client: AsyncClient, topic: TopicName, slots: tuple[int, ...], count: int) -> Positions:
-    """The partitions in ``slots`` of ``count``, from the topic's beginning to its present end."""
     positions = Positions(topic, count)
     if slots:
         async for record in read_to_end(client, [TopicPartition(topic, slot) for slot in slots]):

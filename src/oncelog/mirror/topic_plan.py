@@ -1,9 +1,9 @@
 """Plans copies: the target topic for each topic of a source, and the changes needed there. Pure.
 
-Rules: a topic whose records passed through the target already is a cycle and is left out. A copy has at least as many
+A topic whose records passed through the target already is a cycle and is left out. A copy has at least as many
 partitions as its source. The source topic's own configuration is copied, without keys tied to a cluster;
-``max.message.bytes`` also if a broker's default is larger, because batches are copied whole. Timestamps are copied as
-values, so the copy uses CreateTime and the target's timestamp bounds.
+``max.message.bytes`` also if a broker's default is larger, because batches are copied whole. The copy uses CreateTime,
+since timestamps are copied, and the target's timestamp bounds.
 """
 
 from __future__ import annotations
@@ -96,7 +96,6 @@ def plan_topics(
 
 
 def partitions_of(plan: TopicPlan, owned: tuple[int, ...], slots: int) -> list[TopicPartition]:
-    """The planned partitions that fall into an instance's slots."""
     return [
         partition
         for topic in plan.topics.values()
@@ -124,7 +123,7 @@ def wanted_configs(source: Mapping[str, ConfigRow], max_message_bytes: int) -> d
 def change_of(
     requested: Mapping[str, str], target: Mapping[str, ConfigRow], copied_before: tuple[str, ...]
 ) -> TargetChange:
-    """The change that gives the target its configuration. Keys that no mirror copied stay as they are."""
+    """Keys that no mirror copied stay as they are."""
     change = {key: value for key, value in requested.items() if key not in target or target[key].value != value}
     gone = [key for key in copied_before if key not in requested and key in target and target[key].source == _OF_TOPIC]
     return TargetChange(change, tuple(gone))

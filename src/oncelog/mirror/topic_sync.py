@@ -1,7 +1,7 @@
 """Keeps the target's topics in step with the source's: created, grown, configured and, on request, deleted.
 
-The rule: only the owner of a topic's partition 0 changes the topic at the target; other instances wait for it. Changes
-are repeated until they take effect, so an instance that dies midway leaves nothing to repair.
+Only the owner of a topic's partition 0 changes it at the target; other instances wait. Changes are repeated until they
+take effect: an instance that dies midway leaves nothing to repair.
 """
 
 from __future__ import annotations
@@ -63,8 +63,6 @@ class Provenance:
 
 
 class TopicSync:
-    """The plan of copied partitions, and the topics it needs at the target."""
-
     def __init__(self, settings: MirrorSettings, source: AsyncClient, target: AsyncClient) -> None:
         self._settings = settings
         self._source = source
@@ -89,7 +87,7 @@ class TopicSync:
         return "" if info is None or info.topic_id == NO_TOPIC_ID else bytes(info.topic_id).hex()
 
     def config_of(self, target: str) -> Mapping[str, ConfigRow] | None:
-        """The configuration of a target topic at the last refresh."""
+        """The configuration at the last refresh."""
         return self._configs.get(target)
 
     def is_gone(self, topic: TopicName) -> bool:
@@ -101,9 +99,7 @@ class TopicSync:
         )
 
     async def refresh(self, owned: tuple[int, ...], slots: int) -> TopicPlan:
-        """Read both clusters, and make the changes at the target that these slots are responsible for. Returns the
-        plan.
-        """
+        """Read both clusters, and change the target as these slots are responsible for. Returns the plan."""
         topics = self._source_topics = await self._source.metadata(None)
         self._target_topics = await self._target.metadata(None)
         self.source_cluster = self._source.view.cluster_id or self._settings.source.alias
@@ -165,7 +161,7 @@ class TopicSync:
         await self._configure(mine, sources)
 
     async def _make(self, topic: PlannedTopic, configs: Mapping[str, str]) -> bool:
-        """Create or grow one topic at the target. Returns True if something changed."""
+        """Create or grow one topic. True if something changed."""
         info = self._target_topics.get(topic.target)
         if info is None:
             try:
@@ -227,7 +223,7 @@ class TopicSync:
         self._configs = targets
 
     async def _alter(self, topic: PlannedTopic, change: TargetChange) -> None:
-        """Change a topic's keys, each alone if the target refuses some. Refused keys stay as they are."""
+        """Change keys, each alone if the target refuses some. Refused keys stay as they are."""
         single = [TargetChange({key: value}, ()) for key, value in change.change.items()]
         single += [TargetChange({}, (key,)) for key in change.delete]
         error = await self._altered(topic, [change])
@@ -241,7 +237,7 @@ class TopicSync:
     async def _altered(
         self, topic: PlannedTopic, changes: Iterable[TargetChange]
     ) -> BrokerRefused | UnsupportedRequest | None:
-        """Make each change. Returns the first refusal, or None."""
+        """Returns the first refusal, or None."""
         refused: BrokerRefused | UnsupportedRequest | None = None
         for change, delete in changes:
             try:
@@ -252,7 +248,7 @@ class TopicSync:
         return refused
 
     def _refuse(self, topic: str, target: str, code: int, cause: str, *, stands: bool = True) -> None:
-        """Record a refusal of the target, and log it if it is new."""
+        """Record a refusal, and log it if it is new."""
         row = topic_refusal_row(self._settings.source.alias, topic, target, code, cause, stands=stands)
         before = self.refusals.get(topic)
         if before is not None and before.stands and not stands:
@@ -262,7 +258,6 @@ class TopicSync:
         self.refusals[topic] = row
 
     def _accept(self, topic: str, *, stands: bool) -> None:
-        """Clear a refusal of this kind."""
         if (before := self.refusals.get(topic)) is not None and before.stands is stands:
             del self.refusals[topic]
 
@@ -300,8 +295,8 @@ async def _delete_topic(client: AsyncClient, name: str) -> None:
 
 
 async def topic_configs(client: AsyncClient, names: Iterable[str]) -> dict[str, dict[str, ConfigRow]]:
-    """Configurations by topic; topics that are gone or may not be described are left out, and all topics of brokers
-    before 1.1.
+    """Configurations by topic; topics that are gone or may not be described are left out, and all of brokers before
+    1.1.
     """
     selected = list(names)
     try:

@@ -1,7 +1,7 @@
 """Translates group offsets on demand, from source to target or back; shows them, and commits them on request.
 
-The rules of ``offset_map`` and ``group_sync`` apply: only the copied range is translated; without ``force`` no group
-with an offset of its own is moved, and never one with members. Back at the source, a group only moves forward.
+The rules of ``offset_map`` and ``group_sync`` apply; without ``force`` no group with an offset of its own is moved, and
+never one with members. Back at the source, a group only moves forward.
 """
 
 from __future__ import annotations

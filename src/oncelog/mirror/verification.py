@@ -1,8 +1,8 @@
 """Compares source and target: every record that both still have, by ranges of the mirror's maps.
 
-The rule: a source record is compared with the record at its mapped target offset. The checksum covers time, key, value
-and headers as they are stored in the batch, so equal sums mean equal records in equal order. Records before either
-log's start cannot be compared; of compacted topics only records that both sides still have count.
+A source record is compared with the record at its mapped target offset. The checksum covers time, key, value and
+headers as stored in the batch: equal sums mean equal records in equal order. Records before either log's start are left
+out, and of compacted topics those that one side has lost.
 """
 
 from __future__ import annotations
@@ -167,8 +167,6 @@ def _compare(
 
 
 class _Reader:
-    """Checksums of one partition's records, read forward."""
-
     def __init__(self, client: AsyncClient, partition: TopicPartition) -> None:
         self._client = client
         self._partition = partition
@@ -177,7 +175,7 @@ class _Reader:
         self._next = -1
 
     async def read(self, first: int, end: int) -> dict[int, bytes]:
-        """The checksums of the records from ``first`` to before ``end``, by offset."""
+        """Checksums by offset, from ``first`` to before ``end``."""
         if self._consumer is None:
             self._consumer = AsyncConsumer(self._client, _FETCH)
             await self._consumer.assign({self._partition: first})

@@ -1,9 +1,9 @@
 """Assigns work to an instance: the slots that it owns as a member of a group at the target.
 
-Rules: the slots are the partitions of the positions topic, so the group's generation identifies a slot's owner, and a
-transaction that commits a slot's offset under an old generation is refused (KIP-447). ``settle`` returns once the
-slots' offsets are stable: no transaction of an earlier owner is undecided. Members are static (KIP-345): an instance
-that was killed and restarts takes its slots back at once.
+Slots are the partitions of the positions topic: the group's generation identifies a slot's owner, and a transaction
+that commits a slot's offset under an old one is refused (KIP-447). ``settle`` returns once the slots' offsets are
+stable: no transaction of an earlier owner is undecided. Members are static (KIP-345): a killed instance takes its slots
+back at once.
 """
 
 from __future__ import annotations
@@ -71,11 +71,10 @@ class Share:
             await asyncio.wait([self._membership.news], timeout=left / 1000)
 
     def release(self) -> None:
-        """Give up the slots, so that the group can reassign them."""
         self._membership.released(self._assigned.owned)
 
     async def leave(self) -> None:
-        """Leave the group, so that others take over at once, and end the membership. Failures are left to time-outs."""
+        """Leave the group, so that others take over at once. Failures are left to time-outs."""
         try:
             with contextlib.suppress(ClientError, TimeoutError):
                 await self._membership.leave()
@@ -86,7 +85,7 @@ class Share:
             await self._membership.close()
 
     async def close(self) -> None:
-        """End the membership without leaving the group, as after a failure: the instance will come back."""
+        """End the membership without leaving the group: the instance will come back."""
         self._assigned.revoke()
         await self._membership.close()
 

@@ -1,7 +1,6 @@
 """Does an instance's work on its slots: discovers topics, fetches, copies, commits, and moves groups.
 
-A worker lasts as long as its assignment, positions and transactions are valid. Any failure ends it, and the next worker
-starts from the positions topic.
+A worker lasts as long as its assignment, positions and transactions are valid. Any failure ends it.
 """
 
 from __future__ import annotations
@@ -188,7 +187,7 @@ class Worker:
         self._groups_due_ms = loop_ms() + self._settings.groups_interval_ms
 
     async def _check_goal(self) -> None:
-        """With ``until_caught_up``: record where the source ends, and stop once that is reached."""
+        """With ``until_caught_up``: record where the source ends, and stop there."""
         goal: dict[TopicPartition, int] = {}
         if self._engine.needs_goal:
             copied = self._positions.partitions
@@ -197,7 +196,7 @@ class Worker:
         self._engine.caught_up(self._positions, goal, self._trials.standing(self._positions.partitions.values()))
 
     async def _refresh(self) -> None:
-        """Find topics and partitions, and fetch those that are new and ready at the target."""
+        """Find partitions, and fetch those that are new and ready at the target."""
         plan = await self._topics.refresh(self._owned, self._engine.slots)
         starts: dict[TopicPartition, int] = {}
         ours = partitions_of(plan, self._owned, self._engine.slots)
@@ -227,7 +226,7 @@ class Worker:
         self._engine.progress.owned(self._positions.partitions[tp] for tp in ours if tp in self._positions.partitions)
 
     async def _begin(self, topic: PlannedTopic, partition: TopicPartition) -> CopiedPartition:
-        """Start a partition without a position: decide where it begins at source and target."""
+        """Decide where a partition without a position begins at source and target."""
         time = EARLIEST if self._settings.begin is Begin.earliest else LATEST
         source = await offsets_at(self._source, {partition: time}, read_committed=self._settings.read_committed)
         copied = await self._new(topic, partition, source[partition])
@@ -235,9 +234,7 @@ class Worker:
         return copied
 
     async def _begin_anew(self, topic: PlannedTopic, copied: CopiedPartition) -> CopiedPartition:
-        """Restart a partition whose source topic was deleted and created again. Raises TopicReplaced if not
-        configured.
-        """
+        """The source topic was deleted and created again. Raises TopicReplaced if not configured."""
         if self._settings.on_gap is not OnGap.record:
             raise TopicReplaced(self._settings.source.alias, copied, topic.topic_id)
         LOG.warning(
@@ -254,7 +251,7 @@ class Worker:
         return anew
 
     async def _begin_another_copy(self, topic: PlannedTopic, copied: CopiedPartition) -> CopiedPartition:
-        """Restart a partition whose copy was deleted and created again. Raises TargetReplaced if not configured."""
+        """The copy was deleted and created again. Raises TargetReplaced if not configured."""
         if self._settings.on_gap is not OnGap.record:
             raise TargetReplaced(copied)
         LOG.warning("topic %s at the target was created again: copying it from the beginning", topic.target)

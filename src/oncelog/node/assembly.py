@@ -110,8 +110,9 @@ class _Identity(NamedTuple):
 
 
 def _identity(outside: Outside, config: BrokerConfig, image: ClusterImage) -> _Identity:
-    """Read the directory's identity, or write a new one: the tree's cluster, and the configured id or the next free
-    one. Raises UnusableDirectory."""
+    """Read the directory's identity, or write a new one: the tree's cluster, the configured id or the next free one.
+    Raises UnusableDirectory.
+    """
     configured = BrokerId(config.node_id) if config.is_set("node.id") or config.is_set("broker.id") else None
     properties = read_meta_properties(outside.files)
     if properties is None:
@@ -131,8 +132,7 @@ def _identity(outside: Outside, config: BrokerConfig, image: ClusterImage) -> _I
 
 
 def _another_identity(identity: _Identity, image: ClusterImage) -> _Identity | None:
-    """Another identity for a new directory whose cluster or id was taken by another broker; None if none is
-    possible."""
+    """Another identity for a new directory whose cluster or id another broker took; None if none is possible."""
     meta = identity.meta
     taken = meta.node_id in image.brokers
     if not identity.is_new or (taken and not identity.is_chosen):
@@ -237,7 +237,6 @@ def set_strays_aside(image: ClusterImage, logs: LogDirectory, broker_id: BrokerI
 
 
 def _stray_reason(image: ClusterImage, partition: TopicPartition, topic_id: bytes, broker_id: BrokerId) -> str | None:
-    """The reason why a log is not this broker's; None if it is."""
     topic = image.topics.get(partition.topic)
     image_partition = image.partition(partition)
     if topic is None or image_partition is None or topic_id not in (NO_ID, topic.topic_id):

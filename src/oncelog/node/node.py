@@ -384,7 +384,7 @@ class Node:
 
     @cached_property
     def logins(self) -> Logins:
-        """The logins of clients; made for the first SASL connection."""
+        """Made for the first SASL connection."""
         from oncelog.node.requests.logins import LoginCredentials, Logins
 
         credentials = LoginCredentials(self.cluster, self._metadata_log)
@@ -392,7 +392,7 @@ class Node:
 
     @property
     def hanging_watch(self) -> HangingTransactionWatch:
-        """The watch for hanging transactions; made when the first transaction begins here."""
+        """Made when the first transaction begins here."""
         if self._hanging_watch is None:
             from oncelog.node.hanging.watch import HangingTransactionWatch
 
@@ -409,14 +409,14 @@ class Node:
 
     @cached_property
     def _queries(self) -> CoordinatorQueries:
-        """Queries to transaction coordinators; made for the first one."""
+        """Made for the first query."""
         from oncelog.node.hanging.coordinator_queries import CoordinatorQueries
 
         return CoordinatorQueries(self._messages, self.transactions, self.cluster, self._leadership, self._runnable)
 
     @cached_property
     def _leadership(self) -> LeadershipChecker:
-        """Confirms this broker's leadership; made for the first check."""
+        """Made for the first check."""
         from oncelog.node.replication.leadership_check import LeadershipChecker
 
         return LeadershipChecker(

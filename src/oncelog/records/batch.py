@@ -1,7 +1,5 @@
 """The header of a record batch, format v2, read and patched in place; the batch's bytes are never copied.
 
-Per-batch work happens here, on 61 bytes; per-record work is in ``record``.
-
 Layout (big-endian): base offset int64, length int32 (of the rest), partition leader epoch int32, magic int8, CRC-32C
 uint32, attributes int16, last offset delta int32, base timestamp int64, max timestamp int64, producer id int64,
 producer epoch int16, base sequence int32, record count int32. KIP-98; delete horizon: KIP-534.
@@ -57,8 +55,6 @@ _new = tuple.__new__
 
 
 class BatchHeader(NamedTuple):
-    """The fields of a batch header, and values derived from them."""
-
     base_offset: int
     batch_length: int
     partition_leader_epoch: int
@@ -75,12 +71,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the whole batch, with its header."""
+        """With the header."""
         return LENGTH_PREFIX + self.batch_length
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record, which compaction may have removed."""
+        """Compaction may have removed the record."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -161,9 +157,8 @@ def magic_at(buffer: Buffer, position: int = 0) -> int | None:
 
 
 def iter_headers(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Positions and headers of the consecutive batches from ``position`` to the end of the buffer, without a check
-    of their CRC. Raises CorruptBatch at the first that is not v2, or not whole (TruncatedBatch if the buffer ends
-    inside)."""
+    """Positions and headers of the consecutive batches from ``position`` to the end of the buffer; their CRC is not
+    checked. Raises CorruptBatch at the first that is not v2 or not whole (TruncatedBatch at the buffer's end)."""
     end = len(buffer)
     while position < end:
         header = read_header(buffer, position)

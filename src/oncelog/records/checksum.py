@@ -1,8 +1,4 @@
-"""CRC-32C (Castagnoli), the checksum of record batches, from the ``crc32c`` package's compiled module.
-
-The package's own ``__init__`` looks up its version, which imports importlib.metadata with the e-mail parser and archive
-readers: 2 MB, and more time than all of ``records``. So the compiled module is loaded alone, if there is one.
-"""
+"""CRC-32C (Castagnoli), the checksum of record batches, from the ``crc32c`` package's compiled module."""
 
 from __future__ import annotations
 
@@ -15,6 +11,8 @@ Buffer = bytes | bytearray | memoryview
 Crc32c = Callable[..., int]
 
 
+# The package's own ``__init__`` looks up its version, which imports importlib.metadata with the e-mail parser and
+# archive readers: 2 MB, and more time than all of ``records``. So the compiled module is loaded alone, if there is one.
 def _load() -> Crc32c:
     package = PathFinder.find_spec("crc32c")
     compiled = package and PathFinder.find_spec("_crc32c", package.submodule_search_locations)

@@ -1,11 +1,9 @@
 """Compression codecs of record batches, with a hard bound on decompressed sizes.
 
-No output buffer is ever larger than ``max_bytes``, whatever the input claims; a declared size is believed only as far
-as the codec could produce it. More output raises TooMuchOutput.
+No output buffer has more than ``max_bytes`` bytes, whatever the input claims. More output raises TooMuchOutput.
 
-Framing as in Apache Kafka's clients: gzip; snappy in blocks behind snappy-java's header (raw snappy is read too, for
-librdkafka and others); lz4 frames with independent blocks, the only ones that Apache Kafka reads (KIP-57); zstd frames
-(KIP-110). Sizes are in bytes.
+Framing as in Apache Kafka's clients: gzip; snappy in blocks behind snappy-java's header; lz4 frames with independent
+blocks, the only ones that Apache Kafka reads (KIP-57); zstd frames (KIP-110).
 """
 
 from __future__ import annotations
@@ -187,6 +185,7 @@ def _decompress_snappy(data: memoryview, max_bytes: int) -> bytes:
     return b"".join(parts)
 
 
+# Raw snappy is read for librdkafka and others.
 def _decompress_raw_snappy(block: memoryview, max_bytes: int) -> bytes:
     try:
         size = cramjam.snappy.decompress_raw_len(block)

@@ -18,7 +18,7 @@ _VALUE: Final = struct.Struct(">hi")
 
 
 class ControlType(IntEnum):
-    """Type of a control record. Readers skip unknown ones."""
+    """Readers skip unknown types."""
 
     UNKNOWN = -1
     ABORT = 0

@@ -41,4 +41,4 @@ class InvalidSet(CorruptBatch):
 
 
 class TooMuchWork(Exception):
-    """Inspecting the records would take longer than the caller allows; they may be sound."""
+    """Inspecting the records would take longer than the caller allows."""

@@ -1,12 +1,7 @@
 """Inspects the records of a batch without decoding them: lengths, counts, order of offsets, latest timestamp.
 
 Records that pass are readable by every reader: each length is checked against its container, and no byte is left after
-the last record. Record attributes, and the bytes of keys, values and header names, may be anything. KIP-98 has the
-layout.
-
-Reading every field would cost a multiple of all other work on a batch. So there are three ways with the same result,
-each for the records that the one before refuses: ``_take_run`` compares the same byte of many equally shaped neighbours
-at once; ``_take_usual`` reads a dozen bytes of a record with short integers; ``_take_any`` reads any record.
+the last record. Record attributes, and the bytes of keys, values and header names, may be anything (KIP-98).
 """
 
 from __future__ import annotations
@@ -41,6 +36,10 @@ _FIRST_WINDOW: Final = 64
 _LARGEST_WINDOW: Final = 4096
 
 
+# Reading every field would cost a multiple of all other work on a batch. So there are three ways with the same result,
+# each for the records that the one before refuses: ``_take_run`` compares the same byte of many equally shaped
+# neighbours at once; ``_take_usual`` reads a dozen bytes of a record with short integers; ``_take_any`` reads any
+# record.
 class Inspection:
     """Inspects ``count`` records, and can pause after any.
 
@@ -102,8 +101,8 @@ class Inspection:
             raise CorruptBatch(f"{len(self._data) - self._at} bytes after the last of {self._count} records")
 
     def _take_singly(self, last: int, same: int) -> int:
-        """Inspect single records until ``last``, or until enough neighbours of one size for a run. Returns how many of
-        one size there were."""
+        """Inspect single records until ``last``, or until enough neighbours of one size for a run. Returns the number
+        of these."""
         while self.number < last and same < _EQUAL_BEFORE_RUN:
             try:
                 same = self._take_usual(last, same)

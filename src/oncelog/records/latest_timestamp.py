@@ -1,8 +1,6 @@
 """The latest timestamp of a batch whose header may be wrong.
 
-The broker computes the header's largest timestamp (``inspection``). Older versions believed the producer, and a
-widespread client sent −1 until March 2025. Such a batch hides its records from searches by time, and looks old to
-retention. It is recognised by a base timestamp, the first record's, that is later than the largest.
+Such a batch hides its records from searches by time, and looks old to retention.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ from oncelog.records.inspection import Inspection
 from oncelog.records.record import records_data
 
 
+# Older versions of the broker believed the producer, and a widespread client sent −1 until March 2025.
 def hides_timestamps(header: BatchHeader) -> bool:
     """True if the largest timestamp in the header is impossible."""
     return (

@@ -25,7 +25,7 @@ MIN_RECORD_BYTES: Final = 7
 
 
 class Record(NamedTuple):
-    """A record: absolute offset, milliseconds, and the producer's key, value and headers."""
+    """Absolute offset, milliseconds, and the producer's key, value and headers."""
 
     offset: int
     timestamp: int
@@ -52,7 +52,7 @@ def records_data(buffer: Buffer, position: int, header: BatchHeader, max_bytes: 
 
 
 def read_records(buffer: Buffer, position: int, header: BatchHeader, max_bytes: int) -> Iterator[Record]:
-    """The records of the batch at ``position``, in order, one at a time; decompressed at the first ``next``. Raises as
+    """The records of the batch at ``position``, in order; decompressed at the first ``next``. Raises as
     ``records_data``, and CorruptBatch if the records are not as many, or not as long, as declared."""
     yield from records_in(records_data(buffer, position, header, max_bytes), header)
 
@@ -122,8 +122,8 @@ def record_tails(data: bytes, header: BatchHeader) -> Iterator[bytes]:
 def read_keys_and_values(
     buffer: Buffer, position: int, header: BatchHeader, max_bytes: int
 ) -> list[tuple[bytes | None, bytes | None]]:
-    """All keys and values of the batch at ``position``, in order, for a replay of an internal topic. Raises as
-    ``read_records``, but before it returns any."""
+    """All keys and values of the batch at ``position``, for a replay of an internal topic. Raises as ``read_records``,
+    but before it returns any."""
     data = records_data(buffer, position, header, max_bytes)
     pairs: list[tuple[bytes | None, bytes | None]] = []
     at = 0

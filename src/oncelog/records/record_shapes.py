@@ -78,7 +78,7 @@ def after_headers(data: bytes, at: int, count: int) -> int:
 
 
 class Shape(NamedTuple):
-    """Facts of one record; positions count from its first byte."""
+    """Positions count from the record's first byte."""
 
     end: int
     """The position after the record, from the beginning of the data."""

@@ -13,13 +13,12 @@ LONGEST_CATCHING_UP_NS: Final = 30 * 60 * 10**9
 
 
 class WallClock:
-    """Milliseconds since the epoch, for timestamps and time-outs alike, so both must survive a change of the wall
-    clock.
+    """Milliseconds since the epoch, for timestamps and time-outs alike; both survive a change of the wall clock.
 
     The clock advances with the monotonic clock. It catches up with a wall clock that was set forward at up to double
-    speed, and waits for one that was set back at half speed: time-outs neither fire all at once, nor stop, nor are
-    undone, and timestamps are soon right. If it is further behind than ``LONGEST_CATCHING_UP_NS`` (the machine slept)
-    it jumps, because wrong timestamps then do more harm than early time-outs.
+    speed, and waits for one set back at half speed: time-outs neither fire all at once, nor stop, nor are undone, and
+    timestamps are soon right. If it is further behind than ``LONGEST_CATCHING_UP_NS`` (the machine slept) it jumps,
+    because wrong timestamps then do more harm than early time-outs.
     """
 
     def __init__(
@@ -43,8 +42,9 @@ class WallClock:
 
 
 class JumpingClock:
-    """A clock that tests move ahead, to reach time-outs and retention without waiting. In between it runs with the wall
-    clock, for what clients wait for in real time (a fetch, a session's heartbeats)."""
+    """A clock that tests move ahead, to reach time-outs and retention without waiting. Otherwise it runs with the wall
+    clock, for real waits of clients (a fetch, a session's heartbeats).
+    """
 
     def __init__(self) -> None:
         self._wall = WallClock()

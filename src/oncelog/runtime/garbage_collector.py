@@ -1,10 +1,9 @@
 """Keeps Python's garbage collector from pausing the loop: a full collection traverses only new objects.
 
 A broker of ten thousand partitions has half a million long-lived objects. Traversing them blocks the loop for 150 ms or
-more, and a single large request makes enough new objects to trigger a full collection. The rule: objects that survive a
-full collection are *frozen*, so that the next one skips them. Reference counting still frees frozen objects, except
-cycles; once the frozen objects have doubled, one collection traverses them all. Only for a process that is a broker and
-nothing else.
+more, and one large request makes enough new objects to trigger that. So objects that survive a full collection are
+*frozen*: the next one skips them. Reference counting still frees them, except cycles; once the frozen objects have
+doubled, one collection traverses them all. Only for a process that is a broker and nothing else.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class Garbage(Protocol):
 
 
 class Collector:
-    """Freezes objects after full collections. ``start`` it once the broker is up."""
+    """Freezes objects. ``start`` it once the broker is up."""
 
     def __init__(self, garbage: Garbage | None = None) -> None:
         self._gc = cast("Garbage", gc) if garbage is None else garbage

@@ -1,4 +1,4 @@
-"""Measures how late the event loop is: the figure that shows whether a broker on one loop is overloaded."""
+"""Measures how late the event loop is, which shows whether a broker on one loop is overloaded."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 Start: lock and open the data directory (recovering it), listen, join the cluster, start the node. Stop: hand
 leaderships over, stop listening, finish requests in flight, sync, write checkpoints and the clean-shutdown marker.
-``abandon`` skips all of that: the data directory is left as after a kill.
 """
 
 from __future__ import annotations
@@ -55,9 +54,10 @@ class Server:
         coordination: Coordination | None = None,
         sockets: MakeSockets = BrokerSockets,
     ) -> None:
-        """``bound``: a socket to listen on instead of the configured address, or one per listener. ``assembled`` is
-        called with the node before any connection is accepted. ``coordination``: a session to use instead of the data
-        directory's tree; it ends with the broker. ``sockets`` makes the connections to other brokers."""
+        """``bound``: a socket to listen on instead of the configured address, or one per listener. ``assembled`` gets
+        the node before any connection is accepted. ``coordination``: a session that replaces the directory's tree; it
+        ends with the broker. ``sockets`` makes the connections to other brokers.
+        """
         self.settings = settings
         self.clock = clock or WallClock()
         first = settings.listeners.endpoints[0].listener_name
@@ -148,7 +148,6 @@ class Server:
         await acceptors.serve(self._effect_runner, lambda: node.cluster.config)
 
     async def _read_keys(self, loop: asyncio.AbstractEventLoop, node: Node) -> None:
-        """Read the keys that verify tokens, if a listener accepts any. Raises StartRefused."""
         if not any(endpoint.protocol.has_sasl for endpoint in self.settings.listeners.endpoints):
             return
         from oncelog.node.listeners.token_keys import key_set_places
@@ -219,7 +218,6 @@ class Server:
         return f"[{bound[0]}]:{bound[1]}" if ":" in bound[0] else f"{bound[0]}:{bound[1]}"
 
     def _http_names(self, host: str) -> Collection[str]:
-        """The HTTP port's host names: the advertised ones, the machine's, and the configured ones."""
         advertised = (endpoint.host for endpoint in self.settings.listeners.advertised.values())
         configured = self.settings.config.get("oncelog.http.names") or ()
         return {name.lower().rstrip(".") for name in (host, *advertised, socket.gethostname(), *configured) if name}

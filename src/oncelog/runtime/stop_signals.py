@@ -19,7 +19,6 @@ def stop_signals() -> tuple[signal.Signals, ...]:
 
 
 def interrupt_at_stop_signals() -> None:
-    """Let each of them raise KeyboardInterrupt, as Ctrl-C does."""
     for number in stop_signals():
         signal.signal(number, _interrupt)
 
@@ -27,7 +26,8 @@ def interrupt_at_stop_signals() -> None:
 @contextlib.contextmanager
 def stop_signals_deferred() -> Iterator[None]:
     """Defer KeyboardInterrupt to the end of the block, for steps that belong together; blocks do not nest. A second
-    signal interrupts at once: the block may be waiting for a reader that has stopped reading."""
+    signal interrupts at once: the block may wait for a reader that has stopped reading.
+    """
     _deferral.is_active, _deferral.is_due = True, False
     try:
         yield

@@ -1,7 +1,7 @@
 """Worker threads for blocking calls: syncs, cold reads, deletes, compaction, the coordination tree.
 
-A plain queue with threads instead of ``concurrent.futures``, since a group commit is on the path of every acknowledged
-produce; completions are handed to the loop in batches, with one wake-up each.
+A plain queue with threads, not ``concurrent.futures``: a group commit is on the path of every acknowledged produce. The
+loop gets completions in batches, with one wake-up each.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ class Workers:
             thread.start()
 
     def submit(self, work: Work) -> None:
-        """Run ``work`` on a worker, then its result on the loop."""
         self._outstanding += 1
         self._queue.put(work)
 
@@ -67,7 +66,6 @@ class Workers:
                     return  # the loop is closed
 
     def _deliver(self) -> None:
-        """Deliver some results; the rest follow in the loop's next round."""
         with self._lock:
             self._wake_pending = False
         # Each result starts further work that may finish before all are delivered: otherwise the loop would serve

@@ -1,8 +1,7 @@
 """A private certificate authority that signs certificates of brokers and clients. Needs ``oncelog[security]``.
 
-Keys use the curve P-256: fast to make, and supported by every client. Certificates satisfy strict verifiers, OpenSSL's
-strict mode and Java's PKIX (X.509 v3, both key identifiers, basic constraints, usages). The rule: a broker's
-certificate is valid for both sides of a connection, because brokers connect to each other; a client's is not valid for
+Certificates satisfy strict verifiers, OpenSSL's strict mode and Java's PKIX (X.509 v3, both key identifiers, basic
+constraints, usages). A broker's certificate is valid for both sides of a connection; a client's is not valid for
 servers, so that no client can pose as a broker.
 """
 
@@ -53,7 +52,8 @@ class Authority:
 
     @classmethod
     def create(cls, common_name: str, now: datetime.datetime | None = None) -> Authority:
-        """A new authority, valid for ten years."""
+        """Valid for ten years."""
+        # P-256 is fast to make, and every client supports it.
         key = ec.generate_private_key(ec.SECP256R1())
         begins = (now or _now()) - _CLOCK_SKEW
         name = _name(common_name)

@@ -142,8 +142,8 @@ def _build(building: Path, directory: Path, request: SetupRequest) -> SetupResul
 
 
 def renew(directory: Path, hosts: tuple[str, ...], lifetime: datetime.timedelta) -> CertificateFacts:
-    """Replace the broker's key and certificate with new ones of the same authority. ``hosts`` are its names; empty: the
-    present ones. A running broker loads them. Raises SetupRefused, OSError."""
+    """Replace the broker's key and certificate with new ones of the same authority, for ``hosts`` or the present names.
+    A running broker loads them. Raises SetupRefused, OSError."""
     authority, path = _authority_of(directory), directory / BROKER_FILE
     try:
         old = facts_of(path.read_text("utf-8"))

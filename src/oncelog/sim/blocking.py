@@ -1,8 +1,8 @@
 """Runs blocking code on the simulated loop: production tools run unchanged in virtual time.
 
-The code runs in a thread, but never concurrently: thread and loop pass one baton back and forth. To block, the code
-gives the loop a coroutine and waits for the result. The loop alone decides the order, so a seed determines the run (ADR
-0007). When the code's host dies, the current wait raises, and so does every later one.
+The code runs in a thread, but never concurrently: to block, it gives the loop a coroutine and waits for the result. The
+loop alone decides the order, so a seed determines the run (ADR 0007). When the code's host dies, the current wait
+raises, and so does every later one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Baton(Generic[T]):
         self._result: T
 
     async def run(self) -> T:
-        """Run the code to its end and return its result. Raises its exception."""
+        """Run the code to its end. Raises its exception."""
         thread = Thread(target=self._thread, daemon=True)
         thread.start()
         self._switch()
@@ -62,7 +62,7 @@ class Baton(Generic[T]):
         return self._result
 
     def wait(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """Called in the thread: let the loop await a coroutine, and return its result. Raises its exception."""
+        """Called in the thread: let the loop await a coroutine. Raises its exception."""
         if self._cut_short is not None:
             coroutine.close()
             raise self._cut_short
@@ -89,8 +89,6 @@ class Baton(Generic[T]):
 
 
 class SimulatedSystem:
-    """The System port of the blocking client on a simulated host."""
-
     def __init__(self, baton: Baton[Any], host: ClientHost, breaks_after: int | None = None) -> None:
         self._baton = baton
         self._sends_left = breaks_after
@@ -222,9 +220,8 @@ async def with_client(
     *,
     breaks_after: int | None = None,
 ) -> T:
-    """Run blocking code with a production client on a simulated host. Raises its exception.
-
-    ``breaks_after``: the connection breaks after this many sends, including those of the handshake.
+    """Run blocking code with a production client on a simulated host. ``breaks_after``: the connection breaks after
+    this many sends, including those of the handshake.
     """
 
     def in_thread(baton: Baton[T]) -> T:

@@ -48,7 +48,7 @@ _ADDED_COLUMNS: Final = (OTHER_FIELDS, "event_time", "day", "hour", "offsets")
 
 @dataclass(frozen=True, slots=True)
 class ExportReport:
-    """Totals of an export. ``resumed``: an earlier run began this job; if it was decided, nothing is sent again."""
+    """Totals of an export. ``resumed``: an earlier run began this job."""
 
     directory: str
     topic: str
@@ -220,7 +220,6 @@ def _quarantined(table: Table) -> Spans:
 
 
 def merge_spans(spans: Iterable[Span]) -> list[Span]:
-    """Merge overlapping and adjacent spans; the result is in rising order."""
     merged: list[Span] = []
     for start, end in sorted(span for span in spans if span[0] < span[1]):
         if merged and start <= merged[-1][1]:

@@ -1,7 +1,7 @@
 """Small text files beside the logs, in Apache Kafka's formats, replaced atomically.
 
-A replacement writes a temporary file, syncs it, renames it, and syncs the directory: a crash leaves the old or the new
-content. An unreadable checkpoint counts as empty: all of them can be rebuilt, or only save work.
+docs/internals/storage.md has the steps of a replacement. An unreadable checkpoint counts as empty: each can be rebuilt,
+or only saves work.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _METADATA_ID: Final = re.compile(r"version: ?0\s+topic_id: ?([A-Za-z0-9_-]{22})\
 
 
 def number(text: str, maximum: int = INT64_MAX) -> int | None:
-    """A number from 0 to ``maximum`` in a file; None for any other text."""
+    """A number from 0 to ``maximum``; None for any other text."""
     if not text.isdecimal() or len(text) > MAX_DIGITS:
         # int() refuses to parse thousands of digits, and no field has room for them.
         return None
@@ -44,7 +44,6 @@ class Sync(Enum):
 
 
 def replace_file(files: Files, path: str, data: bytes, sync: Sync = Sync.ALL) -> None:
-    """Replace the file at ``path`` by ``data``, atomically."""
     temporary = path + TEMPORARY
     file = files.open(temporary, create=True)
     file.truncate(0)
@@ -58,7 +57,7 @@ def replace_file(files: Files, path: str, data: bytes, sync: Sync = Sync.ALL) ->
 
 
 def read_file(files: Files, path: str) -> bytes | None:
-    """The content of a small file; None if it does not exist or is absurdly large."""
+    """Returns None if the file does not exist or is absurdly large."""
     try:
         file = files.open(path)
     except FileNotFoundError:
@@ -86,7 +85,7 @@ def _encode_rows(rows: Iterable[str]) -> bytes:
 
 
 def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
-    """An offset checkpoint; empty if it is missing or damaged."""
+    """Empty if the file is missing or damaged."""
     offsets = {}
     for row in _read_rows(files, path):
         if len(row) != 3:
@@ -104,7 +103,7 @@ def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]
 
 
 def read_leader_epochs(files: Files, directory: str) -> list[EpochStart]:
-    """The leader epochs of a partition; empty if the file is missing or damaged."""
+    """Empty if the file is missing or damaged."""
     entries: list[EpochStart] = []
     for row in _read_rows(files, f"{directory}/{LEADER_EPOCHS}"):
         if len(row) != 2:
@@ -125,7 +124,7 @@ def write_leader_epochs(files: Files, directory: str, entries: Iterable[EpochSta
 
 
 def read_topic_id(files: Files, directory: str) -> TopicId:
-    """The topic id of a partition directory; zero if it has none."""
+    """Returns zero if the directory has no topic id."""
     data = read_file(files, f"{directory}/{PARTITION_METADATA}")
     match = None if data is None else _METADATA_ID.fullmatch(data.decode("utf-8", "replace"))
     return NO_TOPIC_ID if match is None else TopicId(uuid_bytes(match[1]))

@@ -15,9 +15,9 @@ _BEFORE_THE_LOG: Final = frozenset(
 class AppendRefused(Exception):
     """An append was refused; log and producer state are unchanged.
 
-    ``record_errors`` are (index in the batch, message) of single bad records. ``sent_to_client``: Apache Kafka sends
-    the message to clients; it does so only for single records and for an unknown magic. ``by_log`` is False if the
-    bytes themselves are refused, before any log is involved.
+    ``record_errors``: (index in the batch, message) of single bad records. ``sent_to_client``: the client gets the
+    message, as from Apache Kafka only for single records and an unknown magic. ``by_log`` is False if the bytes are
+    refused before any log is involved.
     """
 
     def __init__(

@@ -20,7 +20,7 @@ _start_offset: Final = attrgetter("start_offset")
 
 
 class LeaderEpochs:
-    """The history of a log. ``changed``: the file is out of date."""
+    """``changed``: the file is out of date."""
 
     __slots__ = ("changed", "entries")
 

@@ -57,7 +57,7 @@ class LogConfig(NamedTuple):
 
     @property
     def delete(self) -> bool:
-        """True if retention deletes old segments by time and size."""
+        """True if retention deletes old segments."""
         return DELETE in self.cleanup_policy
 
     @property

@@ -50,7 +50,7 @@ ConfigOf = Callable[[TopicPartition], LogConfig]
 
 
 class LogDirectory:
-    """All logs of a broker. ``was_clean``: the last run ended with :meth:`close`."""
+    """``was_clean``: the last run ended with :meth:`close`."""
 
     def __init__(self, files: Files, storage: StorageConfig | None = None) -> None:
         self.files = files
@@ -220,7 +220,6 @@ class LogDirectory:
     def before_truncation(
         self, partition: TopicPartition, recovery_point: int, high_watermark: int, log_start_offset: int | None
     ) -> None:
-        """Lower the checkpointed offsets of a log before its truncation; durable on return."""
         logs = self.logs.values()
         # A recovery point above the new end would make recovery trust later records there; a high watermark above it
         # would make the log start with that offset.

@@ -1,10 +1,8 @@
 """Producer state of a log in snapshot files, rebuilt from the newest sound one and the batches after it.
 
-A snapshot has Apache Kafka's format (``%020d.snapshot``, version 1). Only the last batch is kept, so after a restart an
-older duplicate is out of order, as in Apache Kafka.
-
-There is a snapshot at every segment's base offset, where a recovery may begin, and one at the log's end after a clean
-shutdown. A damaged one is removed and the previous one is used.
+The format is Apache Kafka's (``%020d.snapshot``, version 1). It has only a producer's last batch, so after a restart an
+older duplicate is out of order. There is a snapshot at every segment's base offset, where a recovery may begin, and one
+at the log's end after a clean shutdown. A damaged one is removed.
 """
 
 from __future__ import annotations
@@ -56,7 +54,7 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> list[ProducerEntry]:
-    """Entries of a file. Raises CorruptFile if version, size or checksum is wrong."""
+    """Raises CorruptFile if version, size or checksum is wrong."""
     if len(data) < _HEADER.size:
         raise CorruptFile(f"producer snapshot of {len(data)} bytes is shorter than its header")
     version, crc, count = _HEADER.unpack_from(data)
@@ -74,7 +72,7 @@ def decode_snapshot(data: bytes) -> list[ProducerEntry]:
 
 
 class Snapshots:
-    """The snapshot files of a log; ``offsets`` rise."""
+    """``offsets`` rise."""
 
     __slots__ = ("_directory", "_files", "offsets")
 
@@ -95,11 +93,8 @@ class Snapshots:
         insort(self.offsets, state.end_offset)
 
     def load_into(self, state: ProducerState, first_offset: int, log_end_offset: int, expired_before: int) -> None:
-        """Load ``state`` from the newest sound snapshot, without producers that have been idle since ``expired_before``
-        and have nothing open; remove files outside the log.
-
-        ``first_offset`` begins the first segment.
-        """
+        """Load ``state`` from the newest sound snapshot, without producers idle since ``expired_before`` that have
+        nothing open; remove files outside the log, whose first segment begins at ``first_offset``."""
         for offset in list(self.offsets):
             # A snapshot at the first segment still has producers whose records are gone; Apache Kafka drops it at a
             # restart, with what the running broker knew.
@@ -137,7 +132,6 @@ class Snapshots:
             self._files.remove(self._path(offset))
 
     def moved_to(self, directory: str) -> None:
-        """Use the directory's new name."""
         self._directory = directory
 
     def _path(self, offset: int) -> str:
@@ -155,8 +149,7 @@ def rebuild_producers(
     """Set ``producers`` to their state at ``end_offset``, where the last of ``segments`` ends.
 
     Snapshots before ``first_offset`` and after ``end_offset`` are removed, and lost ones at a segment's start written
-    again. Producers idle since ``expired_before`` (milliseconds) without an open transaction are not loaded from a
-    snapshot.
+    again. ``expired_before`` (milliseconds) is that of :meth:`Snapshots.load_into`.
     """
     snapshots.load_into(producers, first_offset, end_offset, expired_before)
     start = producers.end_offset

@@ -1,13 +1,8 @@
 """Opens a partition directory: after a clean shutdown by its indexes, otherwise batch by batch.
 
-The segments are the truth; files beside them are rebuilt if they are damaged, missing or behind. Segments from the
-recovery point on are read whole, with every checksum; the log is cut before the first unsound batch, and later segments
-are removed. A log that then ends below its recovery point has lost durable records (``RecoveredLog.lost_from``), which
-a power cut does not cause, but a damaged disk does. Only an error of the disk itself is fatal.
-
-In order: complete or undo an interrupted compaction (``.cleaned``, ``.swap``) or deletion (``.deleted``); list the
-segments; recover or trust them; producer state from the newest snapshot and later batches; leader epochs within the
-log.
+The segments are the truth; files beside them are rebuilt if damaged, missing or behind (docs/internals/storage.md, "A
+start"). A log that is cut below its recovery point has lost durable records (``RecoveredLog.lost_from``), which a power
+cut does not cause, but a damaged disk does. Only an error of the disk itself is fatal.
 """
 
 from __future__ import annotations
@@ -54,7 +49,6 @@ _MARKS: Final = (CLEANED, SWAP, DELETED, TEMPORARY)
 
 
 def is_interrupted(name: str) -> bool:
-    """True for the name of a file that belongs to an incomplete change."""
     return name.endswith(_MARKS)
 
 
@@ -100,7 +94,7 @@ class Checkpointed:
 
 
 class Recovery:
-    """Opens one partition directory; used once."""
+    """Used once."""
 
     def __init__(
         self,
@@ -125,7 +119,6 @@ class Recovery:
         self._snapshots = Snapshots(files, directory)
 
     def run(self, names: list[str], checkpointed: Checkpointed) -> RecoveredLog:
-        """Recover from a directory with files ``names``."""
         if any(is_interrupted(name) for name in names):
             names = finish_interrupted(self._files, self._directory, names, self._budget)
         parsed = [item for name in names if (item := parse_segment_file(name)) is not None and not item[2]]
@@ -295,7 +288,7 @@ class Recovery:
 
     def _replay_segment(self, segment: Segment, expected: int, log_start: int) -> tuple[int, int]:
         """Rebuild one segment's indexes from its sound batches, which begin at ``expected`` or later. Returns the
-        offset after the last of them, and their bytes."""
+        offset after them, and their bytes."""
         segment.start_growing(
             OffsetIndex(segment.base_offset), TimeIndex(segment.base_offset), (NO_TIMESTAMP, segment.base_offset), []
         )

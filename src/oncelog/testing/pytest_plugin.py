@@ -1,17 +1,7 @@
 """The pytest fixtures ``oncelog_broker`` and ``oncelog_cluster``, found through an entry point. Imports are lazy.
 
-::
-
-    def test_my_service(oncelog_broker):
-        run_my_service(bootstrap_servers=oncelog_broker.bootstrap_servers)
-
-    @pytest.mark.oncelog(security="scram")
-    def test_my_service_logs_in(oncelog_broker):
-        oncelog_broker.add_user("service", "secret")
-
-A session has one broker, and one per kind of security in use; each is reset after each test that used it. A cluster of
-three is made for each test. For several kinds of security in turn use ``@pytest.mark.parametrize("oncelog_broker",
-["scram", "mtls"], indirect=True)``.
+A session has one broker, and one per kind of security in use (the marker ``oncelog``, or indirect parameters); each is
+reset after each test that used it. A cluster of three is made for each test. See docs/testing-your-application.md.
 """
 
 from __future__ import annotations

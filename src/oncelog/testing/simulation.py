@@ -1,14 +1,7 @@
 """Runs a user's own asyncio program in the simulator: virtual time, the real broker, and faults by seed.
 
 The program uses ``oncelog.client.aio`` (``host.client()``) and asyncio. It must not use another clock, threads or its
-own sockets. The same seed gives the same run::
-
-    with Simulation(seed=7) as simulation:
-        simulation.run(create_topics)                      # on its own host, until it returns
-        simulation.supervise("copier", copier)             # again and again, whenever it dies
-        simulation.trouble(60, "kill", "kill-client")      # a minute of faults
-        simulation.settle()                                # faults end; host.stopping is true; all return
-        assert simulation.run(read_everything) == expected
+own sockets. The same seed gives the same run. See docs/testing-your-application.md.
 """
 
 from __future__ import annotations

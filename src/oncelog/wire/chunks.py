@@ -1,7 +1,6 @@
 """Chunks of an encoded message: buffers, and ranges of files that the runtime reads when the socket has room.
 
-Chunks are never copied or read here, so a Fetch response of 50 MB costs nothing until it is sent. A buffer must not
-change between its hand-over and the send.
+Chunks are never copied or read here. A buffer must not change between its hand-over and the send.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Splits a stream of bytes into frames: a 32-bit size, then that many bytes.
 
-Memory follows the bytes received, never a size that a peer announces, and each announcement is checked as early as
-possible: the first 8 bytes of a request (size, API key, version) decide how large it may be. Only Produce carries data,
-so only Produce may be large. Broker and client feed the splitter what they receive; it knows no sockets.
+Memory follows the bytes received, never a size that a peer announces. The first 8 bytes of a request (size, API key,
+version) decide how large it may be: only Produce carries data, so only Produce may be large.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def response_limit(max_response_bytes: int) -> FrameLimit:
 
 
 class FrameSplitter:
-    """Cuts received bytes into frames; keeps an unfinished frame between two calls of ``feed``."""
+    """Keeps an unfinished frame between two calls of ``feed``."""
 
     __slots__ = ("_frame", "_limit", "_missing", "_prefix", "refusal")
 

@@ -1,9 +1,8 @@
 """Request and response headers, and whole messages with their size in front.
 
-A message's header version follows from its API key and version: flexible versions have tagged fields in it (request
-header 2, response header 1, KIP-482), others have none (1 and 0). Two exceptions: the client id keeps its 16-bit length
-in every version, and an ApiVersions response always has header 0, because the client does not know yet whether the
-broker understood the version (KIP-511).
+Flexible versions of an API have tagged fields in the header (request header 2, response header 1, KIP-482), others have
+none (1 and 0). Two exceptions: the client id keeps its 16-bit length in every version, and an ApiVersions response
+always has header 0, because the client does not know yet whether the broker understood the version (KIP-511).
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ def _usual_header(buffer: Buffer) -> tuple[RequestHeader, int] | None:
 
 
 def decode_response_header(buffer: Buffer, api_key: int, api_version: int) -> tuple[int, int]:
-    """Correlation id and position of the body in ``buffer`` (a frame without its size). Raises PeerError."""
+    """Correlation id and position of the body in a frame without its size. Raises PeerError."""
     reader = Reader(buffer, 0)
     correlation_id = reader.int32()
     if api_key != API_VERSIONS_KEY and api_version >= BY_KEY[api_key].first_flexible_version:
@@ -84,7 +83,7 @@ def decode_response_header(buffer: Buffer, api_key: int, api_version: int) -> tu
 
 
 def encode_response(correlation_id: int, api_key: int, api_version: int, message: Message) -> list[Chunk]:
-    """Size, header and body of a response. Raises ValueError or struct.error for an invalid message."""
+    """Raises ValueError or struct.error for an invalid message."""
     buffer = bytearray(_SIZE_AND_CORRELATION_ID.pack(0, correlation_id))
     if api_key != API_VERSIONS_KEY and api_version >= message.FIRST_FLEXIBLE_VERSION:
         buffer.append(0)
@@ -92,7 +91,7 @@ def encode_response(correlation_id: int, api_key: int, api_version: int, message
 
 
 def encode_request(header: RequestHeader, message: Message) -> list[Chunk]:
-    """Size, header and body of a request. Raises ValueError or struct.error for an invalid message."""
+    """Raises ValueError or struct.error for an invalid message."""
     buffer = bytearray(_SIZE_AND_REQUEST_START.pack(0, header.api_key, header.api_version, header.correlation_id))
     Writer(buffer).nullable_string(header.client_id)
     if header.api_version >= message.FIRST_FLEXIBLE_VERSION:

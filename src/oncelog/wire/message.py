@@ -1,7 +1,7 @@
 """Base classes of generated messages: one class for all versions, with the version as an argument.
 
 A field that a version lacks keeps its default when decoded and is dropped when encoded. Decoding yields a message or
-raises :class:`PeerError`; encoding raises ValueError or struct.error, for the mistake is ours.
+raises :class:`PeerError`; encoding raises ValueError or struct.error.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ R = TypeVar("R", bound=Response)
 
 
 class Request(Message, Generic[R]):
-    """A request with responses of class ``R``."""
+    """``R`` is the class of the responses."""
 
     __slots__ = ()
     MAX_ELEMENTS: ClassVar[int] = REQUEST_MAX_ELEMENTS

@@ -1,16 +1,9 @@
 """Reads the protocol's primitive types from one frame, with bounds before every allocation.
 
-A read of any bytes yields a value or raises :class:`PeerError`, and allocates by the bytes present, never by a number
-that they announce:
-
-- an array is refused if its count times the smallest element exceeds the bytes left;
-- a message has at most ``max_elements`` tagged fields and array elements in all. A Python object costs fifty times the
-  two bytes that can announce it, so the frame's size alone is no bound; this one covers Produce as well, in memory and
-  in time;
-- a struct has at most 64 unknown tagged fields, which are skipped.
-
-:class:`Reader` reads the original encodings, :class:`CompactReader` those of flexible versions (KIP-482); a message
-chooses once, so generated code needs no condition at each string.
+A read of any bytes yields a value or raises :class:`PeerError`, and allocates by the bytes present, never by an
+announced number. A message has at most ``max_elements`` tagged fields and array elements in all, because a Python
+object costs fifty times the two bytes that can announce it; this covers Produce as well, in memory and in time.
+Generated code chooses :class:`Reader` or :class:`CompactReader` once for a message.
 """
 
 from __future__ import annotations
@@ -42,7 +35,7 @@ def repeated(code: str, count: int) -> Struct:
 
 
 class Reader:
-    """A position in a frame; the original encodings (16-bit string lengths, 32-bit counts)."""
+    """The original encodings (16-bit string lengths, 32-bit counts)."""
 
     __slots__ = ("elements_left", "end", "position", "view")
 
@@ -216,7 +209,7 @@ class Reader:
         return count
 
     def array_count(self, element_size: int) -> int:
-        """The count of an array whose elements have at least ``element_size`` bytes; null is refused."""
+        """Like :meth:`nullable_array_count`; null is refused."""
         count = self.nullable_array_count(element_size)
         if count is None:
             raise PeerError("null in place of an array")
@@ -236,7 +229,7 @@ class Reader:
         return None if count is None else list(self.unpack(repeated(code, count)))
 
     def integer_array(self, code: str, size: int) -> list[int]:
-        """Integers of struct's format ``code``, of ``size`` bytes each; null is refused."""
+        """Like :meth:`nullable_integer_array`; null is refused."""
         values = self.nullable_integer_array(code, size)
         if values is None:
             raise PeerError("null in place of an array")
@@ -282,7 +275,7 @@ class Reader:
 
 
 class CompactReader(Reader):
-    """The encodings of flexible versions: lengths and counts are varints plus one, 0 is null."""
+    """The encodings of flexible versions (KIP-482): lengths and counts are varints plus one, 0 is null."""
 
     __slots__ = ()
 

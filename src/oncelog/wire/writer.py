@@ -2,7 +2,6 @@
 
 A value that a version cannot carry (a null where none is allowed, a string that is too long, an integer out of range)
 is our own mistake: it raises ValueError or struct.error, and never produces a truncated or padded message.
-:class:`Writer` writes the original encodings, :class:`CompactWriter` those of flexible versions (KIP-482).
 """
 
 from __future__ import annotations
@@ -186,7 +185,6 @@ class Writer:
             self.string(value)
 
     def integer_array(self, code: str, values: Sequence[int] | None) -> None:
-        """Integers of struct's format ``code``."""
         self.array_count(values)
         if values:
             self.buffer += repeated(code, len(values)).pack(*values)
@@ -221,7 +219,8 @@ class Writer:
 
 
 class CompactWriter(Writer):
-    """The encodings of flexible versions: lengths and counts are written plus one, as unsigned varints; 0 is null."""
+    """The encodings of flexible versions (KIP-482): lengths and counts are written plus one, as unsigned varints; 0 is
+    null."""
 
     __slots__ = ()
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from oncelog.admin.flink.sink_state import COMMITTER_STATE, WRITER_STATE
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.admin.transactions.ending import end_stored, plan_end
 from oncelog.admin.transactions.stored_identity import EndAction, IdentityState
@@ -25,6 +26,7 @@ from oncelog.client.programs.group import commit_offsets
 from tests.interop.admin.lab import ByHand, at
 from tests.interop.cli.conftest import Ran, Run
 from tests.interop.cli.conftest import run_at as run_at  # a fixture
+from tests.unit.admin.flink import written
 
 pytestmark = pytest.mark.slow
 
@@ -187,6 +189,10 @@ def test_identities_that_name_nothing_open(run: Run, client: Client) -> None:
 def test_options_of_the_two_ways_to_abort_do_not_mix(run: Run) -> None:
     mixed = run("txn", "abort", "--transactional-id", "x", "--producer-id", "1", "--epoch", "0", "--all-hanging")
     assert (mixed.code, "it goes without --topic" in mixed.err) == (2, True)
+    zero = run("txn", "abort", "--transactional-id", "x", "--producer-id", "1", "--epoch", "0", "--partition", "0")
+    assert (zero.code, "it goes without --topic" in zero.err) == (2, True)
+    both = run("txn", "commit", "--epoch", "0", "--from-spark-checkpoint", "x")
+    assert (both.code, "one of them" in both.err) == (2, True)
     part = run("txn", "commit", "--transactional-id", "x")
     assert (part.code, "give --transactional-id, --producer-id and --epoch" in part.err) == (2, True)
 
@@ -239,3 +245,42 @@ def test_many_partitions_and_batches_of_others_between(client: Client) -> None:
     }
     for other in (earlier, later):
         other.end()
+
+
+def test_checkpoints_that_are_none(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "_metadata").write_bytes(written.metadata(written.operator(written.subtask(None))))
+    other = run("txn", "commit", "--from-flink-checkpoint", str(tmp_path), "--json")
+    assert (other.code, "has no state of a KafkaSink" in other.err, other.out) == (1, True, "")
+    none = run("txn", "commit", "--from-spark-checkpoint", str(tmp_path))
+    assert (none.code, "give the checkpointLocation of a streaming query" in none.err) == (1, True)
+
+
+def test_an_older_checkpoint_aborts_nothing(run: Run, client: Client, tmp_path: Path) -> None:
+    make_topic(client, "older")
+    stored = []
+    for name in ("older-0-1", "older-0-2"):
+        ByHand(client, name, timeout_ms=600_000).begin(at("older"))
+        stored.append(identity(client, name))
+    for number, newest in ((1, False), (2, True)):
+        path = tmp_path / f"chk-{number}"
+        path.mkdir()
+        data, offsets = written.stream(written.writer("older", stored[number - 1].transactional_id))
+        writer = written.operator_state(WRITER_STATE, offsets, written.inline(data))
+        data, offsets = written.stream(
+            written.committer([written.request(written.committable(stored[number - 1]))], number)
+        )
+        committer = written.operator_state(COMMITTER_STATE, offsets, written.inline(data))
+        operators = (written.operator(written.subtask(writer)), written.operator(written.subtask(committer)))
+        (path / "_metadata").write_bytes(written.metadata(*operators, checkpoint_id=number))
+        if newest:
+            older = run("txn", "abort", "--from-flink-checkpoint", str(tmp_path / "chk-1"), "--yes", "--json")
+            assert (older.code, json.loads(older.out), "is newer and complete" in older.err) == (0, [], True)
+    newer = run("txn", "abort", "--from-flink-checkpoint", str(path), "--yes", "--json")
+    assert (newer.code, document(newer)["transactional_id"], document(newer)["outcome"]) == (0, "older-0-1", "aborted")
+    saved = run("txn", "commit", "--from-flink-checkpoint", str(path), "--yes", "--json")
+    assert (saved.code, document(saved)["transactional_id"], document(saved)["outcome"]) == (
+        0,
+        "older-0-2",
+        "committed",
+    )
+    assert committed(client, at("older")) == [b"v"]

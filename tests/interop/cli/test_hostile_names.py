@@ -90,6 +90,12 @@ COMMANDS_AND_NAMES: dict[str, list[list[str]]] = {
         ["--all-hanging", "--audit-log", FILE + "/x/y", "--yes"],
         ["--topic", EVIL, "--partition", "0", "--start-offset", "0", "--yes"],
     ],
+    "txn commit": [
+        ["--transactional-id", EVIL, "--producer-id", "0", "--epoch", "0", "--dry-run"],
+        ["--transactional-id", f"{EVIL}-none", "--producer-id", "0", "--epoch", "0", "--json"],
+        ["--from-flink-checkpoint", FILE],
+        ["--from-spark-checkpoint", FILE],
+    ],
     "txn force-terminate": [[f"{EVIL}-none", "--yes"], [EVIL]],
     "txn list": [[], ["--json"], ["--state", EVIL], ["--pattern", EVIL]],
     "txn describe": [[EVIL], [EVIL, "--json"], [f"{EVIL}-none"]],

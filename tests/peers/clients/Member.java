@@ -3,6 +3,7 @@ import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
@@ -14,18 +15,30 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.consumer.SubscriptionPattern;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.ApplicationRecoverableException;
+import org.apache.kafka.common.errors.InvalidConfigurationException;
+import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
  * A member of a consumer group, see tests/cluster/member_process.py: `Member BOOTSTRAP TOPIC GROUP PROTOCOL SESSION_MS`.
  * In the protocol `pattern` it subscribes by an expression that the coordinator matches (KIP-848). Commits are asynchronous.
+ * With `OUTPUT TRANSACTIONAL_ID TIMEOUT_MS` it commits in transactions (tests/cluster/transactional_members.py).
  */
 public class Member implements ConsumerRebalanceListener {
+    private static final int GIVEN_UP = 3;
     private final BufferedReader answers = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     private final PrintStream questions = new PrintStream(System.out, true, StandardCharsets.UTF_8);
     private final Map<Integer, Long> acknowledged = new HashMap<>();
     private final KafkaConsumer<byte[], byte[]> consumer;
+    private final String output;
+    private final String id;
+    private KafkaProducer<byte[], byte[]> producer;
 
     private Member(String[] arguments) {
         boolean isClassic = arguments[3].equals("classic");
@@ -43,12 +56,31 @@ public class Member implements ConsumerRebalanceListener {
             settings.put("heartbeat.interval.ms", "500");
             settings.put("partition.assignment.strategy", "org.apache.kafka.clients.consumer.RangeAssignor");
         }
+        output = arguments.length > 5 ? arguments[5] : null;
+        id = arguments.length > 5 ? arguments[6] : null;
+        if (output != null) {
+            settings.put("isolation.level", "read_committed");
+            producer = producer(arguments[0], arguments[7]);
+            producer.initTransactions();
+        }
         consumer = new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
         if (arguments[3].equals("pattern")) {
             consumer.subscribe(new SubscriptionPattern(arguments[1] + "|no-such-topic.*"), this);
         } else {
             consumer.subscribe(List.of(arguments[1]), this);
         }
+    }
+
+    private KafkaProducer<byte[], byte[]> producer(String bootstrap, String timeoutMs) {
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", bootstrap);
+        settings.put("transactional.id", id);
+        settings.put("transaction.timeout.ms", timeoutMs);
+        settings.put("delivery.timeout.ms", timeoutMs);
+        settings.put("request.timeout.ms", "2000");
+        settings.put("linger.ms", "1");
+        settings.put("retry.backoff.ms", "20");
+        return new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer());
     }
 
     /** Says something, and returns the answer. */
@@ -80,8 +112,12 @@ public class Member implements ConsumerRebalanceListener {
     private void run() {
         while (true) {
             Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
+            Map<TopicPartition, Long> firsts = new HashMap<>();
+            List<ProducerRecord<byte[], byte[]>> results = new ArrayList<>();
             StringBuilder taken = new StringBuilder();
             for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(100))) {
+                firsts.putIfAbsent(new TopicPartition(record.topic(), record.partition()), record.offset());
+                results.add(result(record));
                 taken.append(taken.length() == 0 ? "[" : ", ");
                 taken.append("[" + record.partition() + ", " + record.offset() + "]");
                 offsets.put(
@@ -89,6 +125,10 @@ public class Member implements ConsumerRebalanceListener {
             }
             if (!offsets.isEmpty()) {
                 tell("taken", taken + "]");
+            }
+            if (!offsets.isEmpty() && producer != null) {
+                transact(offsets, firsts, results);
+            } else if (!offsets.isEmpty()) {
                 consumer.commitAsync(offsets, (done, failure) -> {
                     if (failure == null) {
                         done.forEach((partition, offset) -> acknowledged.put(partition.partition(), offset.offset()));
@@ -102,6 +142,38 @@ public class Member implements ConsumerRebalanceListener {
                 consumer.close();
                 return;
             }
+        }
+    }
+
+    private ProducerRecord<byte[], byte[]> result(ConsumerRecord<byte[], byte[]> record) {
+        String value = record.partition() + ":" + record.offset() + " " + id + " java " + ProcessHandle.current().pid();
+        return new ProducerRecord<>(
+            output == null ? "none" : output, record.partition() % 4, null, value.getBytes(StandardCharsets.UTF_8));
+    }
+
+    /** Results and offsets in one transaction; after an abort the same records are taken again. */
+    private void transact(
+        Map<TopicPartition, OffsetAndMetadata> offsets,
+        Map<TopicPartition, Long> firsts,
+        List<ProducerRecord<byte[], byte[]>> results) {
+        try {
+            producer.beginTransaction();
+            results.forEach(producer::send);
+            producer.sendOffsetsToTransaction(offsets, consumer.groupMetadata());
+            producer.commitTransaction();
+            offsets.forEach((partition, offset) -> acknowledged.put(partition.partition(), offset.offset()));
+        } catch (ApplicationRecoverableException | InvalidConfigurationException | TimeoutException failure) {
+            System.err.println("java: " + failure);
+            Runtime.getRuntime().halt(GIVEN_UP);
+        } catch (KafkaException failure) {
+            try {
+                producer.abortTransaction();
+            } catch (KafkaException second) {
+                System.err.println("java: " + second + ", aborting after " + failure);
+                Runtime.getRuntime().halt(GIVEN_UP);
+            }
+            firsts.keySet().retainAll(consumer.assignment());
+            firsts.forEach(consumer::seek);
         }
     }
 

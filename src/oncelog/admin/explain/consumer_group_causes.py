@@ -104,7 +104,6 @@ def _began(changes: list[EpochChange], epoch: int | None) -> int | None:
 
 
 def _held_partitions(facts: GroupFacts, options: str) -> Iterator[Finding]:
-    """A finding for each member that has partitions which others wait for."""
     members = {member.member_id: member for member in facts.description.members}
     by_giver: dict[str, dict[str, list[TopicPartition]]] = {}
     for handover in facts.description.handovers:
@@ -249,7 +248,6 @@ def _away(facts: GroupFacts, member: MemberRow, options: str) -> Finding:
 
 
 def _many_epochs(facts: GroupFacts, options: str) -> Iterator[Finding]:
-    """Group epochs that rise again and again, by the log or by two looks."""
     history, described = facts.epochs, facts.description
     # Several members of one client id on one host are no returns: each return follows a leave.
     returns = (clients(history.joined) & clients(history.left)).most_common(1)

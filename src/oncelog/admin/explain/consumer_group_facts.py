@@ -129,7 +129,9 @@ def _obstacles(cluster: Cluster, described: GroupDescription, facts: ConsumerGro
 
 def upgrade_obstacles(group: DescribedGroup, policy: str, max_size: int | None) -> list[str]:
     """The reasons for which a classic group refuses its first member of the consumer protocol, by KIP-848's checks.
-    Unknown: ``policy`` "", ``max_size`` None."""
+
+    ``policy`` is empty, and ``max_size`` None, if they are unknown.
+    """
     reasons = []
     if policy in ("disabled", "downgrade"):
         reasons.append(f"{MIGRATION_POLICY} of its coordinator is {policy}")

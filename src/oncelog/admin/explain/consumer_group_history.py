@@ -72,7 +72,7 @@ class EpochHistory:
     expressions: dict[str, RegexValue] = field(default_factory=dict)
 
     def add(self, key: Key, value: Value | None, at_ms: int) -> None:
-        """Add one record of the group; without a value it is a tombstone."""
+        """Add one record; without a value it is a tombstone."""
         match key, value:
             case ConsumerGroupKey(), ConsumerGroupValue(epoch=epoch):
                 if not self.epochs or self.epochs[-1].epoch != epoch:

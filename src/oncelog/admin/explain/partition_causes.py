@@ -162,7 +162,6 @@ def _slow_follower(facts: PartitionFacts, options: str) -> Finding | None:
 
 
 def _lag_text(facts: PartitionFacts, which: tuple[int, ...] | list[int] | None = None) -> str:
-    """How far the replicas are behind, in brackets; empty if unknown."""
     end = None if facts.leader is None else facts.ends.get(facts.leader)
     sentences = []
     for broker in facts.lost_replicas if which is None else which:

@@ -30,7 +30,6 @@ other limits, which only the consumer knows."""
 
 
 def stalled_partition_findings(facts: GroupFacts, options: str = "") -> list[Finding]:
-    """Findings about every partition with unread data, by the member that owns it."""
     if not facts.description.members or facts.description.state not in _WORKING:
         return []
     owners = facts.owners
@@ -146,7 +145,6 @@ def _busy(facts: GroupFacts, history: GroupHistory, member: MemberRow, tp: Topic
 def _does_not_commit(
     facts: GroupFacts, history: GroupHistory, member: MemberRow, still: list[TopicPartition], options: str
 ) -> Finding:
-    """The finding on a live member none of whose partitions move."""
     first = still[0]
     timeout_ms = facts.rebalance_timeout_ms(member.member_id)
     idle_ms = facts.now_ms - (facts.last_move_ms(first) or history.since_ms)
@@ -195,7 +193,6 @@ def _does_not_commit(
 def does_not_advance(
     facts: GroupFacts, history: GroupHistory, member: MemberRow, partition: TopicPartition, options: str
 ) -> Finding:
-    """The finding on one partition that stands still while the member's others advance."""
     batch = facts.next_batches.get(partition)
     # A member whose other partitions advance does poll.
     sentences = [

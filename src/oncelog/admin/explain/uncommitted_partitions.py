@@ -37,8 +37,8 @@ def uncommitted_findings(facts: GroupFacts, options: str = "") -> Iterator[Findi
         if stuck:
             yield _does_not_commit(facts, members[member_id], stuck, options)
         if len(stuck) < len(partitions):
-            known = frozenset(stuck)
-            fresh[member_id] = [partition for partition in partitions if partition not in known]
+            stuck_set = frozenset(stuck)
+            fresh[member_id] = [partition for partition in partitions if partition not in stuck_set]
     noted = list(fresh)[:MOST_NOTES]
     for member_id in noted:
         yield _nothing_yet(fresh[member_id], f"by member {members[member_id].client_id!r}")

@@ -1,7 +1,7 @@
 """Finds groups blocked by a transaction: behind a last stable offset, or with their own offsets pending in it.
 
 Groups are queried in bulk, one request per coordinator, up to ``MOST_GROUPS``; the result says if there are more. Only
-its members know whether a group reads committed records.
+a group's members know whether it reads committed records.
 """
 
 from __future__ import annotations
@@ -32,8 +32,6 @@ _FIRST_VERSION_WITH_GROUPS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class GroupBehind:
-    """A group that reads a partition, with its committed offset and its lag."""
-
     group: str
     committed: int
     lag: int

@@ -121,7 +121,7 @@ def slices_of(partitions: Sequence[TopicPartition], size: int) -> Iterable[Seque
 def leaders(
     cluster: Cluster, partitions: Iterable[TopicPartition]
 ) -> tuple[dict[int, list[TopicPartition]], list[Unanswered]]:
-    """Partitions by leader, as the client's view has it; those without a leader are one Unanswered."""
+    """Partitions by leader in the client's view; those without one are one Unanswered."""
     led: dict[int, list[TopicPartition]] = {}
     leaderless = []
     for partition in partitions:

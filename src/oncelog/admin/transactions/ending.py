@@ -69,9 +69,6 @@ class EndPlan:
     unanswered: tuple[Unanswered, ...]
     log_problem: str | None
     keeps_epoch: bool
-    """True if its client is known to keep the epoch (Transactions V1). It is ended likewise, so that the job can repeat
-    its own commit when it starts again.
-    """
 
     @property
     def action(self) -> EndAction:
@@ -128,12 +125,15 @@ def plan_end(
     *,
     commit: bool,
     stored_at_ms: int | None = None,
+    keeps_epoch: bool | None = None,
     progress: Progress = no_progress,
 ) -> Program[EndPlan]:
     """Find out what became of a stored transaction, and what its end would do. Changes nothing.
 
     ``stored_at_ms`` is when the job stored the identity, by its clock: a transaction that began later is another one.
-    Raises ClientError if the coordinator does not answer.
+    With ``keeps_epoch`` the end does not raise the epoch, so that the job finds its commit carried out when it repeats
+    it with EndTxn 4 or older; None: as the client of the transaction would (Transactions V1 or V2), as far as that is
+    known. Raises ClientError if the coordinator does not answer.
     """
     row = yield from _describe(cluster, stored)
     log = yield from read_coordinator_log(cluster, stored.transactional_id, stored[1:], progress=progress)
@@ -150,7 +150,9 @@ def plan_end(
         )
     )
     waiting, unanswered = yield from _waiting(cluster, contents.partitions)
-    is_v1 = any(past.committed is None and past.client_version < TRANSACTIONS_V2 for past in log.transactions[-1:])
+    if keeps_epoch is None:
+        open_ones = [past for past in log.transactions[-1:] if past.committed is None]
+        keeps_epoch = any(past.client_version < TRANSACTIONS_V2 for past in open_ones)
     return EndPlan(
         stored,
         commit,
@@ -160,7 +162,7 @@ def plan_end(
         waiting,
         (*contents.unanswered, *unanswered),
         log.problem,
-        is_v1,
+        keeps_epoch,
     )
 
 

@@ -61,8 +61,6 @@ class Claim(NamedTuple):
 
 
 class _LeaderReport(NamedTuple):
-    """A broker's metadata on a partition: its entry, or the error instead."""
-
     broker: int
     topic_id: bytes
     error_code: int

@@ -176,7 +176,6 @@ def _round(
 def _start_requests(
     cluster: Cluster, begins: Sequence[Begin], partition_bytes: int, at_most: int, starts: dict[Begin, Start]
 ) -> tuple[list[BrokerRequest[FetchResponse]], list[dict[TopicPartition, Begin]]]:
-    """Requests in which each partition appears once, and the transactions in each."""
     layers: list[dict[TopicPartition, Begin]] = []
     for begin in begins:
         # Two transactions of one partition need two requests.

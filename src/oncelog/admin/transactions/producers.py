@@ -79,11 +79,10 @@ class ProducerRow:
 
 @dataclass(frozen=True, slots=True)
 class Producers:
-    """Producers by partition, and requests without an answer. ``failed`` were not answered."""
-
     rows: list[ProducerRow]
     unanswered: list[Unanswered] = field(default_factory=list)
     partitions: int = 0
+    # Partitions without an answer.
     failed: frozenset[TopicPartition] = frozenset()
 
 

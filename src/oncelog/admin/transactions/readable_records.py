@@ -90,7 +90,6 @@ def _round(
 
 
 def _count(fetched: Fetched, until: int) -> int | None:
-    """The records of an answer before an offset; None if they cannot be read."""
     count, position, records = 0, fetched.position, fetched.records
     try:
         for at, header in visible_batches(fetched, read_committed=True):

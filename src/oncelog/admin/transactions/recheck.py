@@ -34,7 +34,6 @@ class RecheckResult(NamedTuple):
     unanswered: list[Unanswered]
 
     def has_ended(self, row: ProducerRow) -> bool:
-        """True if the leader answered and no longer has the transaction open."""
         return _key(row) not in self.again and row.topic_partition not in self.failed
 
     def doubt_about(self, row: ProducerRow, coordinator_finding: CoordinatorFinding) -> str | None:

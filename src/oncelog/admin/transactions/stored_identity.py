@@ -9,7 +9,7 @@ Rules:
 1. Under Transactions V2 (KIP-890) each end raises the epoch, so an identity names at most one transaction. Under V1 the
    epoch stays: the same identity names one transaction after another.
 2. A transaction that began after the job stored the identity is a later one. Without that time, an identity that has
-   named an earlier transaction is ambiguous. Neither is ended.
+   named several transactions is ambiguous: if one is open, or if they ended differently. Neither is ended.
 3. The epoch in a completed state is that of the next transaction under V2, and that of the last one under V1. The log
    of the coordinator (``coordinator_log``) tells which; without it nothing is called committed on that ground.
 4. Start times order the transactions of an id. They are the coordinator's, and survive the end.
@@ -45,7 +45,7 @@ class IdentityState(Enum):
     COMMITTED = "committed"
     ABORTED = "aborted"
     AMBIGUOUS = "ambiguous"
-    """Open, but the identity has named an earlier transaction too."""
+    """The identity has named several transactions, and nothing tells which one is meant."""
     LATER = "later"
     """The identity names a later transaction now; how the stored one ended is unknown."""
     MOVED_ON = "moved_on"
@@ -92,12 +92,14 @@ class SavedTransaction:
     """A transaction by its stored identity, with the decision that the saved state of its job implies.
 
     ``why`` is a clause about the job, None if a person decides. ``stored_at_ms`` is when the job stored the identity.
+    ``keeps_epoch``: see ``ending.plan_end``.
     """
 
     stored: StoredTransaction
     commit: bool
     why: str | None = None
     stored_at_ms: int | None = None
+    keeps_epoch: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,8 @@ def judge(evidence: Evidence) -> Judgement:
         return _from_log(evidence) or Judgement(
             IdentityState.EXPIRED,
             f"The coordinator does not know {stored.transactional_id!r} any more: the transaction has ended, and the "
-            f"id has expired since (transactional.id.expiration.ms). {_unknown_end(evidence)}",
+            f"id has expired since (transactional.id.expiration.ms). {_unknown_end(evidence)}. `oncelog txn "
+            "find-hanging` shows whether its records still hold a partition",
         )
     if row.producer_id == stored.producer_id:
         if row.producer_epoch < stored.producer_epoch:
@@ -159,13 +162,17 @@ def judge(evidence: Evidence) -> Judgement:
 def _open(evidence: Evidence, row: TransactionRow) -> Judgement:
     stored_at_ms = evidence.stored_at_ms
     began = "" if row.start_ms is None else f", begun {moment_text(row.start_ms)}"
-    is_v2 = _is_v2(evidence)
+    same = _same_identity(evidence)
+    earlier = [past for past in same if past.committed is not None]
+    # Rule 1: whatever the clocks say.
+    if same and not earlier and same[-1].client_version >= TRANSACTIONS_V2:
+        return Judgement(IdentityState.OPEN, f"The coordinator has it open{began}")
     if stored_at_ms is not None and row.start_ms is not None:
         if row.start_ms > stored_at_ms:
             return _later(evidence, f"a later transaction is open under the same identity{began}")
-        return Judgement(IdentityState.OPEN, f"The coordinator has it open{began}, before the job stored it", not is_v2)
-    earlier = [past for past in _same_identity(evidence) if past.committed is not None]
-    if earlier or (evidence.has_earlier_records and not is_v2):
+        reason = f"The coordinator has it open{began}, no later than the identity was stored"
+        return Judgement(IdentityState.OPEN, reason, may_name_another=True)
+    if earlier or evidence.has_earlier_records:
         count = f"{len(earlier)} earlier transaction{'s' * (len(earlier) > 1)}" if earlier else "an earlier transaction"
         return Judgement(
             IdentityState.AMBIGUOUS,
@@ -174,7 +181,7 @@ def _open(evidence: Evidence, row: TransactionRow) -> Judgement:
             "identity (--stored-at)",
             may_name_another=True,
         )
-    return Judgement(IdentityState.OPEN, f"The coordinator has it open{began}", not is_v2)
+    return Judgement(IdentityState.OPEN, f"The coordinator has it open{began}", may_name_another=True)
 
 
 def _empty(stored: StoredTransaction, row: TransactionRow) -> Judgement:
@@ -202,6 +209,14 @@ def _ended(evidence: Evidence, row: TransactionRow) -> Judgement:
     if stored_at_ms is not None and row.start_ms is not None and row.start_ms > stored_at_ms:
         end = "committed" if is_commit else "aborted"
         return _later(evidence, f"a later transaction under the same identity was {end}")
+    ends = {past.committed for past in _same_identity(evidence) if past.committed is not None}
+    if stored_at_ms is None and (len(ends) > 1 or (last is None and is_commit)):
+        end = "committed" if is_commit else "aborted"
+        return Judgement(
+            IdentityState.AMBIGUOUS,
+            f"The last transaction under this identity was {end}, and the stored one may be an earlier one. "
+            f"{_unknown_end(evidence)}",
+        )
     if row.state in _COMPLETE_STATES:
         return _complete(last or PastTransaction(row.producer_id, epoch, -1, None, is_commit), is_commit)
     state = IdentityState.COMMITTING if is_commit else IdentityState.ABORTING
@@ -230,8 +245,8 @@ def _later(evidence: Evidence, text: str) -> Judgement:
         return Judgement(told.state, f"{told.reason}. By now {text}; it is not touched")
     return Judgement(
         IdentityState.LATER,
-        f"{text[0].upper()}{text[1:]}: it began after the job stored the identity, so it is another one. The stored "
-        f"transaction has ended. {_unknown_end(evidence)}",
+        f"{text[0].upper()}{text[1:]}: it began after the job stored the identity, by the coordinator's clock, so it "
+        f"is another one. The stored transaction has ended. {_unknown_end(evidence)}",
         may_name_another=True,
     )
 
@@ -245,6 +260,12 @@ def _moved_on(evidence: Evidence, row: TransactionRow) -> Judgement:
     told = _from_log(evidence)
     if told is not None:
         return Judgement(told.state, f"{told.reason}. By now {stored.transactional_id!r} has {now}")
+    if row.state == ONGOING_STATE and row.is_two_phase:
+        return Judgement(
+            IdentityState.MOVED_ON,
+            f"{stored.transactional_id!r} has {now} by now, with a transaction in two-phase commit: a new instance may "
+            "have taken over the stored one, and ends it",
+        )
     return Judgement(
         IdentityState.MOVED_ON,
         f"{stored.transactional_id!r} has gone on: it has {now} by now. The stored transaction ended before, by its "
@@ -265,7 +286,7 @@ def _from_log(evidence: Evidence) -> Judgement | None:
 def _unknown_end(evidence: Evidence) -> str:
     ended = [past for past in _same_identity(evidence) if past.committed is not None]
     if not ended:
-        return "Whether it was committed is not known"
+        return "Whether it was committed is not known; the time when the job stored it (--stored-at) may tell"
     ends = ", ".join(
         f"{'committed' if past.committed else 'aborted'} {moment_text(past.ended_ms or 0)}" for past in ended[-5:]
     )
@@ -278,8 +299,3 @@ def _unknown_end(evidence: Evidence) -> str:
 def _same_identity(evidence: Evidence) -> list[PastTransaction]:
     identity = evidence.stored[1:]
     return [past for past in evidence.past if (past.producer_id, past.producer_epoch) == identity]
-
-
-def _is_v2(evidence: Evidence) -> bool:
-    same = _same_identity(evidence)
-    return bool(same) and same[-1].client_version >= TRANSACTIONS_V2

@@ -194,8 +194,6 @@ class TransactionRow:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """Rows by id; the ids that their coordinators do not know; the requests without an answer."""
-
     rows: dict[str, TransactionRow]
     unknown: dict[str, int] = field(default_factory=dict)
     """Maps an id to the coordinator that does not know it."""

@@ -1,8 +1,8 @@
 """JSON as text that keeps its tokens: digits of numbers, order and duplicate names are those of the input.
 
-Python's floats and dicts would change them (``12345678901234567.89``, ``1e400``, ``{"a":1,"a":2}``). These functions
-validate a text with the standard library and then split it into tokens. They raise ValueError for text that is not JSON
-by RFC 8259 (``NaN`` is not), and RecursionError for text nested too deep.
+Python's floats and dicts would change them (``12345678901234567.89``, ``1e400``, ``{"a":1,"a":2}``). The standard
+library validates a text before it is split. Functions raise ValueError for text that is not JSON by RFC 8259 (``NaN``
+is not), and RecursionError for text nested too deep.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Shell words for commands that a user may copy. Groups can have any name, ``$(reboot)`` and ``-f`` included.
 
-The rule: a POSIX shell reads each word back as the name, and the command line never mistakes one for an option. A name
-with terminal control characters is written in ``$'…'``, which bash, zsh, ksh, BusyBox and POSIX.1-2024 support.
+A POSIX shell reads each word back as the name, and the command line never mistakes one for an option. A name with
+terminal control characters is written in ``$'…'``, which bash, zsh, ksh, BusyBox and POSIX.1-2024 support.
 """
 
 from __future__ import annotations

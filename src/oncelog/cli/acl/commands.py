@@ -145,7 +145,6 @@ def remove(
 
 
 def _filters(resources: PatternOptions, principal: str | None, *, match: bool) -> list[AclFilter]:
-    """One filter per named resource, or a single one for all."""
     from oncelog.admin.acls import AclFilter
 
     who = None if principal is None else principal_of(principal)

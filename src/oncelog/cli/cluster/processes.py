@@ -48,8 +48,6 @@ class BrokerPlan:
 
 
 class BrokerProcesses:
-    """The processes of a cluster, as a context manager that ends them all."""
-
     def __init__(self) -> None:
         self._children: dict[int, subprocess.Popen[str]] = {}
         self._events: queue.SimpleQueue[Ready | Ended] = queue.SimpleQueue()
@@ -102,7 +100,6 @@ class BrokerProcesses:
         return {broker_id: self._children[broker_id].returncode for broker_id in running}
 
     def kill(self, brokers: Iterable[int]) -> None:
-        """Sends SIGKILL to brokers that still run and waits for them."""
         for broker_id in brokers:
             child = self._children[broker_id]
             if child.poll() is None:
@@ -112,7 +109,7 @@ class BrokerProcesses:
                 child.stdin.close()
 
     def _read(self, plan: BrokerPlan, child: subprocess.Popen[str]) -> None:
-        """Reads a broker's output until it ends. Runs in a thread of its own."""
+        """Runs in a thread of its own."""
         assert child.stdout is not None
         with child.stdout, plan.log.open("a", encoding="utf-8") as log:
             for line in child.stdout:

@@ -29,7 +29,6 @@ def list_groups(zookeeper: str, states: list[str], as_json: bool) -> None:
 def describe_groups(
     zookeeper: str, groups: list[str], settings: dict[str, str], *, members: bool, as_json: bool
 ) -> None:
-    """Prints groups with their offsets and lag, or with their consumers."""
     from oncelog.admin.zookeeper_groups import (
         cluster_client,
         describe_zookeeper_group,
@@ -67,7 +66,6 @@ def describe_groups(
 def reset_group(
     zookeeper: str, group: str, topics: list[str] | None, to: ResetTo, settings: dict[str, str], execute: bool
 ) -> list[ResetRow]:
-    """Plans a reset, executes it if ``execute``, and returns the plan."""
     from oncelog.admin.zookeeper_groups import (
         cluster_client,
         execute_zookeeper_reset,

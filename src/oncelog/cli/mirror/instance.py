@@ -20,8 +20,6 @@ _MOST: Final = 256
 
 
 class InstanceName:
-    """A name for a mirror to ``target``, held until the process ends."""
-
     def __init__(self, target: str, aliases: list[str]) -> None:
         import fcntl
 

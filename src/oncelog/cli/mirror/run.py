@@ -26,8 +26,6 @@ _MOST_REFUSALS = 10
 
 
 class Report(NamedTuple):
-    """How a mirror reports; ``metrics`` is an address and a port."""
-
     interval_s: float
     as_json: bool
     quiet: bool

@@ -117,14 +117,11 @@ OPTIONS: Final = frozenset(option.name.replace("_", "-") for option in fields(Co
 
 @dataclass(slots=True)
 class Clusters:
-    """The clusters of a mirror, and the options that ``--config`` gave."""
-
     sources: list[Cluster]
     target: Cluster
     options: dict[str, str] = field(default_factory=dict)
 
     def option(self, name: str, given: str | None) -> str | None:
-        """The value of an option: from the command line, else from the file."""
         return given if given is not None else self.options.get(name)
 
     def flag(self, name: str, given: bool) -> bool:

@@ -71,6 +71,8 @@ class RangeOptions:
 
 
 class GroupProtocolName(Enum):
+    """The values of ``group.protocol``."""
+
     classic = "classic"
     consumer = "consumer"
 
@@ -223,7 +225,6 @@ def consume_assigned(
     until_ms: int | None,
     stop_at_end: bool,
 ) -> None:
-    """Reads partitions without a group, to their ends or for ever."""
     chosen = _chosen(client, topics, partitions)
     positions = start_offsets(client, chosen, start, settings.read_committed)
     until = stop_offsets(client, chosen, until_ms, stop_at_end, settings.read_committed)
@@ -251,7 +252,6 @@ def consume_group(
     commit: bool,
     quiet: bool,
 ) -> None:
-    """Reads as a member of a group; rebalances change its partitions."""
     from oncelog.client.blocking.group import GroupConsumer, require_topics
 
     require_topics(client, subscription.topics)

@@ -36,7 +36,6 @@ def consume_zookeeper(
     stop_at_end: bool,
     quiet: bool,
 ) -> None:
-    """Reads as a member of a group that balances through ZooKeeper, to the end or for ever."""
     from oncelog.client.zookeeper import ZooKeeperConsumer
 
     if group is None:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 def start_offsets(
     client: Client, partitions: Iterable[TopicPartition], start: Start, read_committed: bool
 ) -> dict[TopicPartition, int]:
-    """The first offset to read in each partition."""
     from oncelog.client.blocking.client import EARLIEST, LATEST
     from oncelog.client.machine.requests import offset_query
 

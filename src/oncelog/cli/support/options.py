@@ -47,8 +47,6 @@ def directory(text: str) -> Path:
 
 @dataclass(frozen=True)
 class ClusterOptions:
-    """The cluster that a command acts on, and the settings of its client."""
-
     bootstrap: Annotated[
         str,
         typer.Option(
@@ -82,7 +80,6 @@ class ClusterOptions:
         return client_settings(self.properties, self.command_config)
 
     def as_arguments(self) -> str:
-        """The options for the same cluster in a suggested command, without secrets."""
         return cluster_options(self.bootstrap, self.properties, self.command_config)
 
 

@@ -57,7 +57,6 @@ def print_rows(columns: Sequence[str], rows: Iterable[Sequence[object]], documen
 
 
 def print_result(line: str, document: object, *, as_json: bool) -> None:
-    """Prints a command's result as a line, or as the JSON ``document``."""
     if as_json:
         print_json(document)
     else:

@@ -134,8 +134,6 @@ class ShapeOptions:
 
 @dataclass(frozen=True)
 class PlaceOptions:
-    """The place of a table in Delta or Iceberg, beside its address."""
-
     catalog: Annotated[
         str | None,
         typer.Option(

@@ -159,7 +159,6 @@ def describe(
 
 
 def _show(description: TopicDescription, settings: str, replicas: Sequence[LogDirRow] | None) -> None:
-    """Prints a topic and a table of its partitions, with their sizes if ``replicas`` are given."""
     name = description.topic.name
     print_line(
         f"topic {name}  id {description.topic.topic_id or '-'}  partitions {description.topic.partitions}  "

@@ -260,7 +260,6 @@ def _cancel(client: Client, file: Path | None, topic: list[str] | None, as_json:
 
 
 def _print_outcomes(outcomes: list[PartitionOutcome], done: str, as_json: bool) -> None:
-    """Prints all outcomes as JSON, or a line per success and a complaint per failure."""
     if as_json:
         print_json(outcomes)
     for outcome in outcomes:

@@ -58,7 +58,6 @@ def show_reassignments(rows: Sequence[ReassignmentRow]) -> None:
 
 
 def tell_rest(count: int) -> None:
-    """Prints how many of ``count`` rows a table does not show."""
     if count > MOST_ROWS:
         print_line(f"… and {count - MOST_ROWS} more; --json has all of them")
 

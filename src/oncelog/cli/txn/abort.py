@@ -61,7 +61,8 @@ def abort(
     which knows no such thing, the check is repeated immediately before, and the race that remains is stated.
 
     With a stored identity (--transactional-id, --producer-id, --epoch) the coordinator aborts the transaction on all
-    its partitions, if it is certainly the stored one; oncelog txn commit is the opposite.
+    its partitions, if it is certainly the stored one; with a checkpoint it aborts those that the checkpoint does not
+    count on. oncelog txn commit is the opposite.
 
     \b
     Examples:
@@ -125,16 +126,16 @@ def _check_arguments(topic: str | None, partition: int | None, start_offset: int
     if not all_hanging and (topic is None or partition is None or start_offset is None):
         raise typer.BadParameter(
             "give --topic, --partition and --start-offset, or --all-hanging, or --transactional-id, --producer-id and "
-            "--epoch"
+            "--epoch, or a checkpoint"
         )
 
 
 def _check_only_stored(*others: object) -> None:
     """Raises BadParameter if options of the other form are given: a marker takes another path than the coordinator."""
-    if any(value not in (None, False) for value in others):
+    if any(value is not None and value is not False for value in others):
         raise typer.BadParameter(
-            "--transactional-id ends a transaction through its coordinator: it goes without --topic, --partition, "
-            "--start-offset, --all-hanging, --broker, --min-age-ms and --force"
+            "an identity or a checkpoint ends transactions through their coordinators: it goes without --topic, "
+            "--partition, --start-offset, --all-hanging, --broker, --min-age-ms and --force"
         )
 
 

@@ -29,5 +29,7 @@ def commit(
     Examples:
       oncelog txn commit --transactional-id sink-0-1 --producer-id 4711 --epoch 3 --dry-run
       oncelog txn commit --transactional-id sink-0-1 --producer-id 4711 --epoch 3 --stored-at 2026-11-27T12:00:00Z
+      oncelog txn commit --from-flink-checkpoint /checkpoints/3f2a…/chk-42
+      oncelog txn commit --from-spark-checkpoint /data/checkpoints/out --yes --json
     """
     end_stored_transactions(stored, cluster, commit=True, dry_run=dry_run, yes=yes, audit_log=audit_log)

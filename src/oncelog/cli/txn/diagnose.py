@@ -89,7 +89,6 @@ def find_hanging(
 
 
 def summary(open_transactions: Scan, every: bool) -> str:
-    """One line with the number of transactions by verdict, and of partitions."""
     counts = {verdict: len(open_transactions.of(verdict)) for verdict in Verdict}
     text = (
         f"{counts[Verdict.HANGING]} hanging of {len(open_transactions.transactions)} open transactions "

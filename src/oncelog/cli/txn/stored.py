@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from oncelog.admin.transactions.durations import duration_text, moment_text
+from oncelog.base.ids import CONSUMER_OFFSETS
 from oncelog.base.text import counted
 from oncelog.base.units import INT16_MAX, INT64_MAX
-from oncelog.cli.support.options import AdminOptions, time_option
+from oncelog.cli.support.options import AdminOptions, directory, time_option
 from oncelog.cli.support.output import print_json, print_table, to_json
 from oncelog.cli.support.terminal import print_line
 from oncelog.cli.txn.common import audit_of, confirmed, progress_on_terminal, report_unanswered, sentences
@@ -53,19 +54,92 @@ class StoredOptions:
         ),
     ] = None
 
+    from_flink: Annotated[
+        Path | None,
+        typer.Option(
+            "--from-flink-checkpoint",
+            parser=directory,
+            metavar="DIR",
+            help="Transactions of a Flink job, as its checkpoint or savepoint counts on them.",
+        ),
+    ] = None
+    from_spark: Annotated[
+        Path | None,
+        typer.Option(
+            "--from-spark-checkpoint",
+            parser=directory,
+            metavar="DIR",
+            help="Transactions of a Spark query with oncelog's sink, as decided; DIR is its checkpointLocation.",
+        ),
+    ] = None
+
     @property
     def are_given(self) -> bool:
-        return any(value is not None for value in (self.transactional_id, self.producer_id, self.epoch, self.stored_at))
+        return any(value is not None for value in vars(self).values())
 
-    def selected(self, client: Client, *, commit: bool) -> list[SavedTransaction]:
-        """The transactions to end. Raises BadParameter."""
-        from oncelog.admin.transactions.stored_identity import SavedTransaction
-        from oncelog.client.machine.transaction_values import StoredTransaction
 
-        if not self.transactional_id or self.producer_id is None or self.epoch is None:
-            raise typer.BadParameter("give --transactional-id, --producer-id and --epoch")
-        stored = StoredTransaction(self.transactional_id, self.producer_id, self.epoch)
-        return [SavedTransaction(stored, commit, stored_at_ms=time_option(self.stored_at, "--stored-at"))]
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Transactions with their decisions, and remarks about where they come from."""
+
+    transactions: list[SavedTransaction]
+    remarks: list[str] = field(default_factory=list)
+
+
+def selection_of(options: StoredOptions, client: Client, *, commit: bool) -> Selection:
+    """The transactions that the options name. Raises BadParameter, and ClientError for a bad checkpoint."""
+    from oncelog.admin.transactions.stored_identity import SavedTransaction
+    from oncelog.client.machine.transaction_values import StoredTransaction
+
+    identity = (options.transactional_id, options.producer_id, options.epoch)
+    is_named = any(value is not None for value in identity)
+    if is_named + (options.from_flink is not None) + (options.from_spark is not None) > 1:
+        raise typer.BadParameter("give an identity, --from-flink-checkpoint or --from-spark-checkpoint, one of them")
+    stored_at_ms = time_option(options.stored_at, "--stored-at")
+    if options.from_flink is not None:
+        return _from_flink(options.from_flink, client, stored_at_ms)
+    if options.from_spark is not None:
+        return _from_spark(options.from_spark, client)
+    if not options.transactional_id or options.producer_id is None or options.epoch is None:
+        raise typer.BadParameter(
+            "give --transactional-id, --producer-id and --epoch, or --from-flink-checkpoint, or --from-spark-checkpoint"
+        )
+    stored = StoredTransaction(options.transactional_id, options.producer_id, options.epoch)
+    return Selection([SavedTransaction(stored, commit, stored_at_ms=stored_at_ms)])
+
+
+def _from_flink(path: Path, client: Client, stored_at_ms: int | None) -> Selection:
+    from oncelog.admin.flink.checkpoint_directory import read_checkpoint
+    from oncelog.admin.flink.data_input import FlinkStateError
+    from oncelog.admin.flink.lingering import lingering_transactions
+
+    checkpoint = read_checkpoint(path)
+    if not checkpoint.sink.committables and not checkpoint.sink.prefixes:
+        raise FlinkStateError(f"{path} has no state of a KafkaSink with exactly-once delivery: is it of another job?")
+    if stored_at_ms is not None:
+        checkpoint = replace(checkpoint, stored_at_ms=stored_at_ms)
+    lingering = lingering_transactions(client, checkpoint)
+    report_unanswered(lingering.unanswered)
+    remarks = [
+        f"Checkpoint {checkpoint.checkpoint_id} of {moment_text(checkpoint.stored_at_ms)} counts on "
+        f"{counted(len(checkpoint.sink.committables), 'transaction')}. Make sure that the job is stopped."
+    ]
+    if checkpoint.newer:
+        newest = checkpoint.directory.parent / checkpoint.newer[-1]
+        remarks.append(f"{newest} is newer and complete, so nothing is aborted by this one; give that one.")
+    if checkpoint.sink.foreign:
+        remarks.append(f"{counted(checkpoint.sink.foreign, 'committable')} of other sinks are left out.")
+    return Selection(lingering.transactions, remarks)
+
+
+def _from_spark(path: Path, client: Client) -> Selection:
+    from oncelog.spark.sink.two_phase.lingering import lingering_transactions
+
+    lingering = lingering_transactions(client, path)
+    remarks = [f"Query {lingering.query}. Make sure that it is stopped: it ends its transactions itself."]
+    if lingering.hidden:
+        remarks.append(f"{counted(lingering.hidden, 'decided transaction')} are not open any more, and not shown.")
+    return Selection(lingering.transactions, remarks)
 
 
 def end_stored_transactions(
@@ -76,16 +150,21 @@ def end_stored_transactions(
 
     audit = audit_of(audit_log)
     with cluster.open_client() as client:
-        plans = _plans(client, options.selected(client, commit=commit))
+        selection = selection_of(options, client, commit=commit)
+        saved = [transaction for transaction in selection.transactions if transaction.commit is commit]
+        plans = _plans(client, saved)
         for plan in plans:
             report_unanswered(plan.unanswered)
-            if not cluster.as_json:
-                _show(plan)
+        if cluster.as_json:
+            for remark in selection.remarks:
+                print_line(f"oncelog: {remark}", err=True)
+        else:
+            _show_all(selection, saved, plans, commit=commit)
         to_end = [plan for plan in plans if plan.action is EndAction.END]
         is_refused = any(plan.action is EndAction.REFUSE for plan in plans)
         if dry_run or not to_end:
             if cluster.as_json:
-                print_json([_document(plan, None) for plan in plans])
+                print_json([_document(plan, transaction, None) for plan, transaction in zip(plans, saved, strict=True)])
             elif to_end:
                 print_line("nothing is changed: this was a dry run")
             raise typer.Exit(EXIT_REFUSED if is_refused else 0)
@@ -95,7 +174,12 @@ def end_stored_transactions(
         results = _end_all(client, to_end, audit, as_json=cluster.as_json)
     if cluster.as_json:
         by_plan = {id(result.plan): result for result in results}
-        print_json([_document(plan, by_plan.get(id(plan))) for plan in plans])
+        print_json(
+            [
+                _document(plan, transaction, by_plan.get(id(plan)))
+                for plan, transaction in zip(plans, saved, strict=True)
+            ]
+        )
     raise typer.Exit(EXIT_REFUSED if is_refused or any(result.error is not None for result in results) else 0)
 
 
@@ -106,10 +190,32 @@ def _plans(client: Client, selected: Sequence[SavedTransaction]) -> list[EndPlan
     with progress_on_terminal("offsets read") as progress:
         for saved in selected:
             plan = plan_end(
-                client, saved.stored, commit=saved.commit, stored_at_ms=saved.stored_at_ms, progress=progress
+                client,
+                saved.stored,
+                commit=saved.commit,
+                stored_at_ms=saved.stored_at_ms,
+                keeps_epoch=saved.keeps_epoch,
+                progress=progress,
             )
             plans.append(plan)
     return plans
+
+
+def _show_all(
+    selection: Selection, saved: Sequence[SavedTransaction], plans: Sequence[EndPlan], *, commit: bool
+) -> None:
+    sentences(selection.remarks, indent="")
+    for plan, transaction in zip(plans, saved, strict=True):
+        _show(plan, transaction)
+    others = [transaction for transaction in selection.transactions if transaction.commit is not commit]
+    if others:
+        verb, other = ("abort", "the saved state does not count on them") if commit else ("commit", "it counts on them")
+        names = ", ".join(transaction.stored.transactional_id for transaction in others[:_SHOWN_GROUPS])
+        more = f" and {len(others) - _SHOWN_GROUPS} more" if len(others) > _SHOWN_GROUPS else ""
+        line = f"Left alone: {names}{more}; {other}. The same options of oncelog txn {verb} {verb} them."
+        sentences([line], indent="")
+    if not saved:
+        print_line(f"there is nothing to {'commit' if commit else 'abort'}")
 
 
 def _question(plans: Sequence[EndPlan]) -> str:
@@ -148,12 +254,14 @@ def _show_result(result: EndedTransaction) -> None:
         print_line(f"{partition}: {moved}")
 
 
-def _show(plan: EndPlan) -> None:
+def _show(plan: EndPlan, saved: SavedTransaction) -> None:
     stored, refused = plan.stored, plan.action.value == "refuse"
     print_line(
         f"{stored.transactional_id} (producer id {stored.producer_id}, epoch {stored.producer_epoch}): "
         f"{plan.judgement.state.value}"
     )
+    if saved.why is not None:
+        sentences([f"{saved.why[0].upper()}{saved.why[1:]}."])
     sentences(_lines(plan))
     _show_partitions(plan)
     if refused:
@@ -185,8 +293,10 @@ def _contents(plan: EndPlan) -> str:
     at_least = "" if plan.is_whole else "at least "
     times = [time for partition in partitions for time in (partition.first_ms, partition.last_ms) if time is not None]
     written = f", of {moment_text(min(times))} to {moment_text(max(times))}" if times else ""
+    has_offsets = any(partition.topic == CONSUMER_OFFSETS for partition in partitions)
+    offsets = " (offsets of consumer groups among them)" if has_offsets else ""
     return (
-        f"It has {at_least}{counted(plan.records, 'record')} in {counted(len(partitions), 'partition')}, "
+        f"It has {at_least}{counted(plan.records, 'record')}{offsets} in {counted(len(partitions), 'partition')}, "
         f"{plan.bytes:,} bytes{written}."
     )
 
@@ -235,13 +345,15 @@ def _show_partitions(plan: EndPlan) -> None:
     )
 
 
-def _document(plan: EndPlan, result: EndedTransaction | None) -> dict[str, Any]:
+def _document(plan: EndPlan, saved: SavedTransaction, result: EndedTransaction | None) -> dict[str, Any]:
     row = plan.row
     document: dict[str, Any] = {
         "transactional_id": plan.stored.transactional_id,
         "producer_id": plan.stored.producer_id,
         "producer_epoch": plan.stored.producer_epoch,
         "decision": "commit" if plan.commit else "abort",
+        "why": saved.why,
+        "stored_at_ms": saved.stored_at_ms,
         "action": plan.action.value,
         "state": plan.judgement.state.value,
         "reason": plan.judgement.reason,

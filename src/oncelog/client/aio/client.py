@@ -53,7 +53,7 @@ def _method(
 
 
 class AsyncClient:
-    """A client, used as an asynchronous context manager.
+    """A client, used as an asynchronous context manager; its methods are those of ``programs.cluster.Cluster``.
 
     ``entropy`` gives the jitter of retry pauses, ``now_ms`` the wall time for record timestamps.
     """
@@ -88,23 +88,18 @@ class AsyncClient:
             await cast("AsyncLink", link).close()
 
     async def link(self, broker: Broker = ANY) -> AsyncLink:
-        """An open link, opened once for all that wait for it. Raises NoBrokerReachable, ConnectionLost, Closed."""
         return cast("AsyncLink", await self.run(self.cluster.link(broker)))
 
     async def connect(self, broker: int) -> AsyncLink:
-        """A new link for the caller alone, so that a long wait on it delays nothing else. Raises ConnectionLost."""
         return cast("AsyncLink", await self.run(self.cluster.connect(broker)))
 
     def forget_coordinator(self, key: str, key_type: int = GROUP_KEY) -> None:
-        """Drop the cached coordinator of ``key``; it is looked up when next needed."""
         self.cluster.forget_coordinator(key, key_type)
 
     async def retrying(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """The result of ``attempt()``, repeated after pauses while its error may pass; raises the last error."""
         return await self.run(self.cluster.retrying(lambda: awaited(attempt())))
 
     def may_pass(self, error: ClientError) -> bool:
-        """True if a retry after ``error`` may succeed. A cluster that was reached before may come back."""
         return self.cluster.may_pass(error)
 
     request = _method(Cluster.request)

@@ -21,8 +21,6 @@ from oncelog.client.programs.log_offsets import offsets_at
 
 
 class AsyncConsumer:
-    """Fetches raw batches of assigned partitions; ``machine.consumed_records.read_fetched`` turns them into records."""
-
     def __init__(self, client: AsyncClient, settings: FetchSettings | None = None) -> None:
         self._client = client
         self.positions = Positions(client.view, settings or FetchSettings())

@@ -74,7 +74,6 @@ class Driver:
         return asyncio.Lock()
 
     async def run(self, program: Program[T]) -> T:
-        """Run a program to its end. Raises what the program raises."""
         value: Any = None
         error: ClientError | None = None
         try:

@@ -35,14 +35,8 @@ OnRevoked = Callable[[tuple[TopicPartition, ...]], Awaitable[None]]
 class AsyncGroupConsumer:
     """One member of a group; created inside a running loop, used as an asynchronous context manager and by one task.
 
-    Topics are given by name, or as a regular expression that the coordinator matches with whole names (``pattern``: RE2
-    syntax, consumer protocol). ``protocol`` is ``classic`` or ``consumer``; without it the group decides
-    (docs/group-consumers.md).
-
-    ``reset`` says where to start if the group has no offset; ``none`` raises. ``on_assigned`` is awaited with the start
-    positions of further partitions, ``on_revoked`` with partitions whose offsets can still be committed (by a
-    transaction too), ``on_lost`` with those that others may have already, because the group has expelled the member;
-    without it ``on_revoked`` is.
+    Arguments are those of ``blocking.GroupConsumer``, but callbacks are awaited, and ``on_assigned`` is called with the
+    start positions of further partitions only.
     """
 
     def __init__(

@@ -39,8 +39,6 @@ _READ_BYTES: Final = 256 * 1024
 
 
 class AsyncLink:
-    """An authenticated connection, created by ``open``."""
-
     def __init__(
         self,
         address: Address,
@@ -175,7 +173,6 @@ class AsyncLink:
             raise
 
     async def _read(self) -> None:
-        """Receive until the connection ends, handing each response to its call."""
         try:
             while data := await self._reader.read(_READ_BYTES):
                 self._write(self._machine.feed(data))

@@ -23,8 +23,8 @@ _LEAVE_TIMEOUT_S: Final = 5.0
 
 
 class GroupMembership:
-    """The membership task. ``news`` is done when ``poll`` has something to do: the assignment is over, positions of a
-    new one are known, or the task has failed."""
+    """The membership task; see also ``MemberPrograms``. ``news`` is done when ``poll`` has something to do: the
+    assignment is over, positions of a new one are known, or the task has failed."""
 
     def __init__(
         self, client: AsyncClient, subscription: Subscription, assigned: AssignedPartitions, *, read_committed: bool
@@ -42,12 +42,10 @@ class GroupMembership:
 
     @property
     def revocable(self) -> tuple[TopicPartition, ...] | None:
-        """The partitions to release now, possibly none of an assignment that is over; None if there is no need."""
         return None if self._programs is None else self._programs.revocable
 
     @property
     def is_lost(self) -> bool:
-        """True if the group has expelled the member: others may have its partitions."""
         return self._programs is not None and self._programs.is_lost
 
     def attend(self) -> None:
@@ -80,13 +78,11 @@ class GroupMembership:
         return positions
 
     def released(self, partitions: Iterable[TopicPartition]) -> None:
-        """The consumer has given up ``partitions``: the coordinator may be told."""
         if self._programs is not None:
             self._programs.release(partitions)
         self._wake.set()
 
     async def commit(self) -> bool:
-        """Commit the processed offsets. Returns False if that was refused and the member rejoins."""
         if self._programs is None:
             return True
         is_done = await self._run(self._programs.commit())

@@ -62,8 +62,7 @@ class AsyncProducer(Delivery):
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> None:
-        """Buffer one record. Raises DeliveryFailed for earlier ones, UnknownTopic and what a request raises; TypeError
-        and ValueError for invalid arguments; TransactionFailed for earlier failures in the transaction."""
+        """Buffer one record. Raises as ``blocking.Producer.send``."""
         self._require_sendable()
         at = self._wall_ms() if timestamp_ms is None else timestamp_ms
         record = checked_record(topic, partition, value, key, headers, at)

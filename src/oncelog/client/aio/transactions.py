@@ -47,10 +47,6 @@ class AsyncTransactionalProducer(TransactionalDelivery, AsyncProducer):
             await self.close()
 
     async def initialize(self, *, keep_prepared: bool = False) -> StoredTransaction | None:
-        """Fence older instances and abort what they left open; with ``keep_prepared`` return it instead (KIP-939).
-
-        Raises UnsupportedRequest if the cluster lacks the two-phase commit requested.
-        """
         return await self._run(self._initializing(keep_prepared))
 
     async def send_offsets(self, offsets: Mapping[TopicPartition, Committed], group: GroupMetadata) -> None:
@@ -64,20 +60,16 @@ class AsyncTransactionalProducer(TransactionalDelivery, AsyncProducer):
         await self._run(self._committing())
 
     async def abort(self) -> None:
-        """Abort the transaction; unsent records are dropped. The producer can then be used again."""
         await self._run(self._aborting())
 
     async def prepare(self) -> StoredTransaction:
-        """Flush, and prepare the transaction for a decision made elsewhere: store the result with that decision."""
         return await self._run(self._preparing())
 
     async def complete(self, stored: StoredTransaction | None) -> Ended:
-        """End the prepared transaction, after ``prepare`` or recovery: commit if ``stored`` names it, else abort."""
         return await self._run(self._completing(stored))
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """Commit at the end of the block; abort when it raises, unless the producer is unusable by then."""
         self.begin()
         try:
             yield

@@ -51,7 +51,8 @@ def _method(program: Callable[Concatenate[Cluster, P], Program[T]]) -> Callable[
 
 
 class Client:
-    """The connections and the metadata of one cluster; a context manager, for one thread.
+    """The connections and the metadata of one cluster; a context manager, for one thread. See
+    ``programs.cluster.Cluster``.
 
     ``config`` is a ClientConfig or a mapping with Java-style keys. Raises ConfigError for invalid values.
     """
@@ -90,19 +91,15 @@ class Client:
             link.abort()
 
     def link(self, broker: Broker = "any") -> Link:
-        """An open link to a broker. Raises NoBrokerReachable for "any", ConnectionLost for a particular one."""
         return cast("Link", self.run(self.cluster.link(broker)))
 
     def connect(self, broker: int) -> Link:
-        """A new link for the caller alone, so that a long wait on it delays nothing else. Raises ConnectionLost."""
         return cast("Link", self.run(self.cluster.connect(broker)))
 
     def forget_coordinator(self, key: str, key_type: int = GROUP_KEY) -> None:
-        """Drop the cached coordinator of ``key``; it is looked up when next needed."""
         self.cluster.forget_coordinator(key, key_type)
 
     def retrying(self, attempt: Callable[[], T], timeout_ms: int | None = None) -> T:
-        """The result of ``attempt()``, repeated after pauses while its error may pass; raises the last error."""
 
         def program() -> Program[T]:
             yield from ()
@@ -111,7 +108,6 @@ class Client:
         return self.run(self.cluster.retrying(program, timeout_ms))
 
     def may_pass(self, error: ClientError) -> bool:
-        """True if a retry after ``error`` may succeed. A cluster that was reached before may come back."""
         return self.cluster.may_pass(error)
 
     request = _method(Cluster.request)

@@ -94,7 +94,6 @@ class Driver:
         return ThreadLock()
 
     def run(self, program: Program[T]) -> T:
-        """Run a program to its end. Raises what the program raises."""
         value: Any = None
         error: ClientError | None = None
         step: Step | None = None
@@ -213,7 +212,6 @@ class _SideBySide:
         return group
 
     def _resume(self, strand: _Strand, value: Any, error: ClientError | None) -> None:
-        """Run a program up to its next step, and begin that."""
         try:
             strand.step = strand.program.send(value) if error is None else strand.program.throw(error)
         except StopIteration as end:

@@ -30,8 +30,6 @@ class _Sent(NamedTuple):
 
 
 class Fetcher:
-    """Fetches a set of partitions, which may be replaced at any time."""
-
     def __init__(self, client: BlockingRunner, settings: FetchSettings) -> None:
         self._run = client.run
         self._cluster = client.cluster

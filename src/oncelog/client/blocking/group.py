@@ -87,7 +87,6 @@ class GroupConsumer:
 
     @property
     def has_joined(self) -> bool:
-        """True while the consumer is a member with an assignment, possibly an empty one."""
         return self._programs is not None and self._programs.has_joined
 
     @property

@@ -34,8 +34,6 @@ __all__ = ["Link", "now_ms"]
 
 
 class Link:
-    """An authenticated connection to one broker."""
-
     def __init__(
         self,
         address: Address,

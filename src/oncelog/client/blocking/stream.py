@@ -111,7 +111,6 @@ class TcpStream:
             self._wake_from(1)
 
     def _wake_from(self, count: int) -> None:
-        """Set the low-water mark: a wait for this socket ends after this many bytes."""
         if count != self._wake_at and set_low_water_mark(self._socket, count):
             self._wake_at = count
 

@@ -64,7 +64,6 @@ class TopicWatch:
         self._missing_since_ms.pop(topic, None)
 
     def replaced(self) -> list[ReplacedTopic]:
-        """The watched topics that were deleted or replaced, according to cached metadata."""
         view, now = self._client.view, self._client.system.now_ms()
         changed = []
         for topic, topic_id in self._ids.items():

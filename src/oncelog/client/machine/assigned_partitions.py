@@ -84,7 +84,6 @@ class AssignedPartitions:
         return bool(self._uncommitted) and now_ms >= self._commit_due_ms
 
     def begin_commit(self, now_ms: int) -> dict[TopicPartition, Committed]:
-        """The offsets to commit now; pass them to ``end_commit``. The next commit is due an interval later."""
         self._commit_due_ms = now_ms + AUTO_COMMIT_MS
         owned = set(self.owned)
         return {p: Committed(offset) for p, offset in self._uncommitted.items() if p in owned}

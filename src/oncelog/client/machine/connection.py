@@ -124,7 +124,6 @@ class Connection:
 
     @property
     def missing(self) -> int:
-        """Bytes still to come of a large response; 0 if none is in progress."""
         return self._buffer.missing
 
     def start(self) -> list[Chunk]:

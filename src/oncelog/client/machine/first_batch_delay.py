@@ -3,7 +3,7 @@
 EndTxn is answered before the transaction has completed, which takes the coordinator another millisecond or so. An
 Apache Kafka leader that is asked to add a partition meanwhile (transaction version 2) waits
 ``add.partitions.to.txn.retry.backoff.ms`` (20 ms, KIP-890) before it asks the coordinator again: a client that is too
-quick loses 20 ms where a pause below one would do. Our broker needs no pause, so it is found by trial.
+quick loses 20 ms where a pause below one would do. Our broker needs no pause, so the pause is found by trial.
 
 A batch that took as long as the back-off lengthens the pause by a step, any other shortens it by a twentieth of that,
 so one batch in twenty is late. Without waits the pause is zero; it has a bound. Times in microseconds.
@@ -22,8 +22,6 @@ _SOON_US: Final = 10_000
 
 
 class FirstBatchDelay:
-    """The delay of one transactional producer, adjusted by the latency of its first batches."""
-
     def __init__(self) -> None:
         self.pause_us = 0
         self._ended_us: int | None = None
@@ -34,7 +32,6 @@ class FirstBatchDelay:
         self._ended_us = now_us
 
     def wait_us(self, now_us: int) -> int:
-        """Microseconds to wait before the first batch of the next transaction."""
         return 0 if self._ended_us is None else max(0, self._ended_us + self.pause_us - now_us)
 
     def sent(self, now_us: int) -> None:

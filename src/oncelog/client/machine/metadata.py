@@ -39,7 +39,7 @@ class PartitionInfo:
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic in the last metadata; ``error_code`` says why there are no partitions."""
+    """A topic in the last metadata, or its ``error_code``."""
 
     name: TopicName
     topic_id: TopicId
@@ -100,14 +100,12 @@ class ClusterView:
         return None if updated is None else now_ms - updated
 
     def leader(self, partition: TopicPartition) -> int | None:
-        """The broker that leads a partition; None if unknown, or without a leader."""
         info = self.partition(partition)
         if info is None or info.leader < 0:
             return None
         return info.leader
 
     def partition(self, partition: TopicPartition) -> PartitionInfo | None:
-        """The last known leader and replicas of a partition, or None."""
         topic = self.topics.get(partition.topic)
         return None if topic is None else topic.partitions.get(partition.partition)
 

@@ -37,8 +37,6 @@ def partition_of_key(key: bytes, partition_count: int) -> int:
 
 
 class StickyPartitioner:
-    """Partitions for records without a key: one until it received ``batch_bytes``, then the next."""
-
     def __init__(self, batch_bytes: int) -> None:
         self._batch_bytes = batch_bytes
         self._current: dict[str, int] = {}

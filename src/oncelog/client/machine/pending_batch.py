@@ -16,8 +16,6 @@ _HEADER_OVERHEAD_BYTES: Final = 10
 
 @dataclass(slots=True, eq=False)
 class PendingBatch:
-    """A batch of records for one partition, waiting or in flight."""
-
     partition: TopicPartition
     number: int
     """The batch's place in creation order; parts of a batch share it."""

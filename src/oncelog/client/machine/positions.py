@@ -207,7 +207,6 @@ class Positions:
         return [p for p, s in self._partitions.items() if not s.in_flight and s.not_before_ms <= now_ms]
 
     def _refused(self, requested: Mapping[TopicPartition, int], error_code: int, now_ms: int) -> list[Fetched]:
-        """Fail every partition of a request that was refused as a whole."""
         results = (self._failed(partition, position, error_code, now_ms) for partition, position in requested.items())
         return [result for result in results if result is not None]
 

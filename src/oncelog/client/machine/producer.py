@@ -129,7 +129,6 @@ class ProducerMachine:
         self.producer_epoch = producer_epoch
 
     def add(self, partition: TopicPartition, record: Record, now_ms: int) -> None:
-        """Append a record to the partition's last batch, or to a new one if that is full."""
         state = self._partitions.setdefault(partition, _Partition())
         size = record_size(record)
         last = state.queue[-1] if state.queue else None
@@ -233,7 +232,6 @@ class ProducerMachine:
         return None
 
     def undeliverable(self, partition: TopicPartition, error_code: int, message: str) -> list[Failed]:
-        """Give up the batches waiting for a partition that cannot be written."""
         state = self._partitions[partition]
         given_up = []
         while state.queue:
@@ -248,7 +246,6 @@ class ProducerMachine:
         return given_up
 
     def sent_unanswered(self, batch: PendingBatch) -> BatchOutcome:
-        """The outcome of a batch with acks=0, which is done once it is sent."""
         self._finish(batch)
         return Delivered(batch.partition, batch.count, -1, batch.number)
 
@@ -291,7 +288,6 @@ class ProducerMachine:
         return self._limits.get(partition.topic, self.settings.batch_bytes)
 
     def _divide(self, batch: PendingBatch, error_code: int) -> None:
-        """Put a refused batch back as smaller parts, which together have its sequences."""
         state = self._partitions[batch.partition]
         half = batch.size_bytes // 2
         if error_code in _TOO_LARGE:
@@ -303,7 +299,6 @@ class ProducerMachine:
     def _give_up_named(
         self, batch: PendingBatch, named: tuple[int, ...], error_code: int, message: str | None
     ) -> Failed:
-        """Give up the records that the broker named, and requeue the others of the batch."""
         kept = sorted(set(range(batch.count)) - set(named))
         failed = self._give_up(batch, error_code, message, named)
         if not kept or self._transactional or not batch.is_divisible:

@@ -57,7 +57,6 @@ class ReceiveBuffer:
 
     @property
     def missing(self) -> int:
-        """Bytes still to come of a large frame; 0 if none is in progress."""
         return 0 if self._frame is None else self._frame_size - self._frame_filled
 
     def received(self, count: int) -> None:
@@ -110,7 +109,6 @@ class ReceiveBuffer:
             self._filled = end - start
 
     def _begin_frame(self, size: int, body: int, end: int) -> None:
-        """Move the arrived part of a large frame to a buffer of its own."""
         self._frame = self._reusable_buffer(size) or bytearray(
             max(min(size + SPARE_BYTES, _FIRST_ALLOCATION), end - body)
         )
@@ -119,7 +117,6 @@ class ReceiveBuffer:
         self._frame_filled = end - body
 
     def _finish_frame(self, frame: bytearray) -> None:
-        """Make a large frame available, and keep its buffer for reuse."""
         self._ready.append(memoryview(frame)[: self._frame_size])
         self._frame = None
         if len(frame) <= self.most_kept_bytes:
@@ -127,7 +124,6 @@ class ReceiveBuffer:
             del self._handed_out[:-_MOST_KEPT]
 
     def _reusable_buffer(self, size: int) -> bytearray | None:
-        """A kept buffer that is large enough and has no views left, or None."""
         for number, buffer in enumerate(self._handed_out):
             if len(buffer) >= size + SPARE_BYTES and not _has_views(buffer):
                 return self._handed_out.pop(number)

@@ -14,8 +14,6 @@ from oncelog.base.errors import ErrorCode
 
 
 class Remedy(Enum):
-    """The step before the next attempt."""
-
     FAIL = "the answer will not change"
     RETRY = "the same request to the same broker after a pause"
     REFRESH_METADATA = "look up the leaders (or the controller), then try again"

@@ -43,8 +43,6 @@ _VERSION_2_FROM: Final = 5
 
 
 class Identity(NamedTuple):
-    """The transactional id, producer id and epoch of the current transaction."""
-
     transactional_id: str
     producer_id: int
     producer_epoch: int

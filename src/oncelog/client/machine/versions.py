@@ -15,8 +15,6 @@ from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsRe
 
 
 class Versions:
-    """The version ranges that one broker announced, and its finalized features."""
-
     def __init__(self, ranges: dict[int, tuple[int, int]], features: dict[str, int] | None = None) -> None:
         self.ranges = ranges
         self.features = features or {}

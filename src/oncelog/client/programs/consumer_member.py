@@ -141,7 +141,6 @@ class ConsumerMemberPrograms(MemberPrograms):
         return (yield from self._with_newest_epoch(attempt))
 
     def _with_newest_epoch(self, attempt: Callable[[], Program[T]]) -> Program[T]:
-        """The result of ``attempt()``, repeated while the epoch that it used is stale."""
         deadline = self._cluster.now_ms() + self._cluster.config.retry_timeout_ms
         number = 0
         while True:
@@ -184,7 +183,6 @@ class ConsumerMemberPrograms(MemberPrograms):
             self.assigned.renew(member.epoch, member.member_id)
 
     def _look_up_topics(self) -> Program[None]:
-        """Ask for the metadata of assigned partitions that it lacks, every while."""
         cluster, member = self._cluster, self.member
         if not self._lacking or cluster.now_ms() < self._metadata_due_ms:
             return

@@ -91,14 +91,12 @@ class Delivery:
         self._collect()
 
     def _flushing(self) -> Program[None]:
-        """Wait until every record is acknowledged. Raises DeliveryFailed for the first that is not."""
         while not self.machine.is_empty:
             yield from self._stepping(flush=True, waits=True)
             self._raise_failure()
         self._raise_failure()
 
     def _abandon(self) -> None:
-        """Close the links with outstanding responses; unflushed records are dropped."""
         for requests in self._sent.values():
             for sent in requests:
                 sent.link.abort()
@@ -133,7 +131,6 @@ class Delivery:
         yield from ()
 
     def _send_ready(self, flush: bool) -> Program[int]:
-        """Send the ready batches, grouped by leader, in as many requests as may be in flight."""
         cluster, sent = self._cluster, 0
         for _ in range(MAX_REQUESTS_IN_FLIGHT):
             ready = list(self.machine.ready(cluster.now_ms(), flush=flush))
@@ -201,7 +198,6 @@ class Delivery:
         return produce_version_limit(self._cluster.view, partitions)
 
     def _apply_response(self, batches: Sequence[PendingBatch], message: ProduceResponse, now_ms: int) -> None:
-        """Record the outcomes of an answered request's batches."""
         names = self._cluster.view.topic_ids(dict.fromkeys(batch.partition.topic for batch in batches)) or {}
         answers = {
             TopicPartition(TopicName(topic.name or names.get(bytes(topic.topic_id), "")), response.index): response

@@ -140,7 +140,6 @@ class MemberPrograms(ABC):
         """The caller has not polled for the rebalance time-out: leave, if the protocol has others wait otherwise."""
 
     def start_positions(self, partitions: tuple[TopicPartition, ...]) -> Program[dict[TopicPartition, int]]:
-        """The committed offsets, or as ``reset`` says."""
         if not partitions:
             return {}
         committed = yield from self._committed(partitions)

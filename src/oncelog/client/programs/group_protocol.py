@@ -71,7 +71,6 @@ def choose_member(
 
 
 def is_consumer_group(cluster: Cluster, group: str) -> Program[bool]:
-    """True if a group exists, and is of the consumer protocol."""
 
     def attempt() -> Program[bool]:
         link = yield from cluster.link((yield from cluster.coordinator(group)))

@@ -14,9 +14,9 @@
     await create_topic(async_client, new)          # aio.AsyncClient: an awaitable of the same result
     topic_id = yield from create_topic(cluster, new)   # inside another program
 
-Other requests: ``cluster.at_coordinator(key, message)``, ``cluster.leader(partition)``, ``cluster.link(broker)`` and
-``call(link, message, version)`` where the version matters. ``parallel([...])`` runs programs side by side,
-``Sleep(ms)`` pauses, ``cluster.now_ms()`` is the driver's clock.
+Requests: ``cluster.request(message, broker="any" | "controller" | id)``, ``cluster.at_coordinator(key, message)``,
+``cluster.leader(partition)``, ``cluster.link(broker)`` and ``call(link, message, version)`` where the version matters.
+``parallel([...])`` runs programs side by side, ``Sleep(ms)`` pauses, ``cluster.now_ms()`` is the driver's clock.
 """
 
 from __future__ import annotations

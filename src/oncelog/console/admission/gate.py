@@ -10,8 +10,9 @@ Checks, in this order:
   pages (Origin, Sec-Fetch-Site) and carries its session's token.
 
 A request that passes all of them gets a :class:`Permit`. Forms below ``WORK_PREFIX`` make the console itself work (run
-an audit, show a report). They are accepted even if changes are not allowed, but never get a Permit; so no handler of
-such a path can change a cluster. A route cannot choose to bypass the gate.
+an audit, show a report). They pass the other checks, are accepted even if changes are not allowed, and never get a
+Permit; so no handler of such a path can change a cluster. A route cannot choose to bypass the gate: the only paths
+listed here are those of the login and of static files.
 """
 
 from __future__ import annotations
@@ -272,7 +273,6 @@ def address_of(scope: Scope) -> str:
 
 
 def _source(request: Request, session: Session | None) -> str:
-    """The source of a login attempt: the client's address, or the user of a session."""
     if session is not None:
         return f"user {session.user}"
     return source_of("" if request.client is None else request.client.host)

@@ -19,8 +19,6 @@ MAX_NOTED_PER_MINUTE: Final = 100
 
 
 class Refusals:
-    """Builds these responses, and writes rejected changes to the audit log."""
-
     def __init__(self, templates: Environment, audit: Audit, now_s: Callable[[], float] = time.monotonic) -> None:
         self._templates = templates
         self._audit = audit

@@ -21,8 +21,6 @@ MAX_COOKIE_LENGTH: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The contents of a session cookie. ``since_s`` is its creation, ``number`` random."""
-
     user: str
     since_s: int
     number: str

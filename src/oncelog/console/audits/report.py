@@ -133,7 +133,6 @@ def _texts(values: Any) -> tuple[str, ...]:
 
 
 def _rows(values: Any, texts: tuple[str, ...], numbers: tuple[str, ...]) -> tuple[Row, ...]:
-    """Rows with every field of both kinds; a missing one is None."""
     if not isinstance(values, list):
         raise ValueError("expected a list of rows")
     rows: list[Row] = []

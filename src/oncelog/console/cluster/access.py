@@ -42,6 +42,8 @@ class ClusterSlow(ClientError):
 
 
 class ClusterAccess:
+    """Runs work on clients in threads; used from one event loop."""
+
     def __init__(self, connect: Callable[[], Client], workers: int, patience_s: float) -> None:
         self._connect = connect
         self._patience_s = patience_s

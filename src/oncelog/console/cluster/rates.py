@@ -34,8 +34,6 @@ class Observation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Offsets and bytes per second over the last ``window_s``; None if unknown."""
-
     records_per_s: float | None = None
     bytes_per_s: float | None = None
     window_s: float | None = None

@@ -27,8 +27,6 @@ _MAX_DECODED_LENGTH: Final = 4_000_000
 
 
 class JsonLines:
-    """The part of a JSON lines file that is not sent yet."""
-
     needs_lock = False
 
     def __init__(self, selection: Selection, decoder: Decoder) -> None:

@@ -61,7 +61,7 @@ class _Sent:
 
 
 class ParquetFile:
-    """The part of a Parquet file that is not sent yet; row groups hold about 4 MiB, or one large value."""
+    """Row groups hold about 4 MiB, or one large value."""
 
     needs_lock = True
 
@@ -109,7 +109,6 @@ class ParquetFile:
         return self._file.pieces()
 
     def _hits(self, fetched: Fetched, until: int) -> npt.NDArray[np.int64] | None:
-        """The offsets of the records that match the search; None without one."""
         target = self._selection.target
         if target is None:
             return None

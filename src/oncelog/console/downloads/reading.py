@@ -28,8 +28,6 @@ _MAX_UNREADABLE: Final = 20
 
 
 class Remaining:
-    """The records and bytes that a download may still write, and the batches it could not read."""
-
     def __init__(self, records: int, size_bytes: int) -> None:
         self.records = records
         self.size_bytes = size_bytes
@@ -116,7 +114,6 @@ def _is_heavy(fetched: Fetched) -> bool:
 
 
 def notice_of(selection: Selection, at: Mapping[TopicPartition, int], remaining: Remaining) -> dict[str, Any] | None:
-    """The notice of an incomplete download; None for a complete one."""
     rest = {partition: offset for partition, offset in at.items() if offset < selection.until[partition]}
     if not rest and not remaining.unreadable:
         return None

@@ -96,7 +96,6 @@ def _key(name: Any) -> str:
 
 
 def answer(readers: list[Read], header: Any, payload: bytes) -> tuple[dict[str, Any], bytes]:
-    """A value as text, or the reason why it cannot be decoded."""
     read = read_messagepack if header["schema"] == MESSAGEPACK else readers[header["schema"]]
     try:
         value, note = read(payload, base64.b64decode(header["rest"]), header["framed"])

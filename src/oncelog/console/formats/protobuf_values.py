@@ -33,7 +33,6 @@ class ProtobufValues:
 
     @property
     def note(self) -> str:
-        """A description of the raw parts; empty if there are none."""
         shown = self._notes[:_MAX_NOTES]
         more = len(self._notes) - len(shown)
         return "".join(f", shown raw: {note}" for note in shown) + (f", and {more} more" if more else "")

@@ -93,7 +93,6 @@ def avro_reader(content: bytes) -> Read:
 
 
 def _avro_value(payload: bytes, schema: Any, unicode_errors: str) -> tuple[Any, str]:
-    """The value that consumes the whole payload, and a note. Raises NotReadable, UnicodeDecodeError."""
     import fastavro
 
     source = io.BytesIO(payload)

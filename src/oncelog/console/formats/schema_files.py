@@ -89,7 +89,6 @@ def _id(text: str, option: str) -> str:
 
 
 def schema_for(schemas: tuple[SchemaFile, ...], topic: str, part: str, schema_id: str | None) -> int | None:
-    """The index of the most specific schema; None if no schema applies."""
     by_key = {(schema.topic, schema.part, schema.schema_id): index for index, schema in enumerate(schemas)}
     for name, named_id in ((topic, schema_id), (EVERY_TOPIC, schema_id), (topic, None), (EVERY_TOPIC, None)):
         if (index := by_key.get((name, part, named_id))) is not None:

@@ -64,7 +64,6 @@ class History:
         return series
 
     def since(self, time_ms: int) -> tuple[list[int], dict[Key, list[float]]]:
-        """The sample times from ``time_ms`` on, and the values of every series at them."""
         with self._lock:
             kept = min(self._moments, self.capacity)
             places = [index % self.capacity for index in range(self._moments - kept, self._moments)]

@@ -57,7 +57,6 @@ def read_run(page_request: PageRequest) -> Mapping[str, Any]:
 
 
 def read_report(page_request: PageRequest) -> Mapping[str, Any]:
-    """A report, with the findings of one kind or about one name."""
     query = page_request.query
     key, kind, name, fate = query.needed("key"), query.text("kind"), query.text("name"), query.text("fate")
     report = page_request.audits.open(key)
@@ -81,7 +80,6 @@ def read_report(page_request: PageRequest) -> Mapping[str, Any]:
 
 
 def _names(row: Mapping[str, Any], name: str) -> bool:
-    """True if a row is about ``name``: a topic, partition, transactional id or producer id."""
     partition = f"{row['topic']}-{row['partition']}"
     return not name or name in (row["topic"], partition, row["transactional_id"], str(row["producer_id"]))
 
@@ -115,7 +113,6 @@ def _moment_ms(text: str) -> int | None:
 
 
 def start(page_request: PageRequest, sender: Sender) -> str:
-    """Start an audit of the chosen directories; returns the address of its page."""
     query = page_request.query
     run = page_request.audits.run(
         tuple(dict.fromkeys(query.all("directory"))),
@@ -133,7 +130,6 @@ def cancel(page_request: PageRequest, sender: Sender) -> str:
 
 
 def upload(page_request: PageRequest, sender: Sender) -> str:
-    """Store a report sent by a browser; returns the address of its page."""
     return address(
         "/audit/report",
         key=page_request.audits.upload(Query(page_request.query.values).long("report", MAX_REPORT_BYTES), sender),

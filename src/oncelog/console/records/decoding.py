@@ -130,7 +130,7 @@ def _bare(value: bytes, framed_value: Framed, form: str, most: int) -> Shown:
 
 
 def decoded(value: bytes | None, form: str = "auto", most: int = PREVIEW_BYTES) -> Shown:
-    """Bytes in a format that needs no schema; hexadecimal digits if they do not fit it."""
+    """Bytes in a format that needs no schema, or hexadecimal digits."""
     if value is None:
         return Shown(None, "null", 0)
     kept, size = value[:most], len(value)

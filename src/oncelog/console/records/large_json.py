@@ -76,7 +76,6 @@ def is_text(data: bytes) -> bool:
 
 
 def json_pieces(value: Any) -> Iterator[bytes]:
-    """JSON of rows, lists and plain values, which may contain LargeBytes."""
     if isinstance(value, LargeBytes):
         yield from value.pieces()
     elif isinstance(value, JsonText):

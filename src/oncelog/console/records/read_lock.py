@@ -30,7 +30,6 @@ class FairLock:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the lock within the block, then pass it to the next thread."""
         with self._lock:
             mine = threading.Event()
             if not self._is_taken:

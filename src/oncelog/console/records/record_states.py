@@ -151,8 +151,6 @@ def _read(
 
 
 class _SliceReader:
-    """Collects the records of a slice, up to ``count`` records and ``SLICE_BYTES``."""
-
     def __init__(self, count: int, show: Show | None) -> None:
         self.records: list[StoredRecord] = []
         self.shown: list[Any] = []
@@ -236,7 +234,6 @@ def _marker(record: Record) -> str:
 def _with_outcomes(
     client: Client, partition: TopicPartition, records: list[StoredRecord], end_offset: int
 ) -> list[StoredRecord]:
-    """Records above the last stable offset, with the states found from leader and markers."""
     producers = describe_producers(client, [partition], open_only=True)
     opened = {(row.producer_id): row.start_offset for row in producers.rows}
     waiting = {record.batch.producer_id for record in records if record.state == ENDED}

@@ -47,8 +47,6 @@ _MAX_UNREADABLE: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class SearchTarget:
-    """The bytes to search for, in a key, a value, or the name or value of a header."""
-
     needle: bytes
     place: str = "anywhere"
 
@@ -119,8 +117,6 @@ def search(
 
 
 class _Search:
-    """A search in progress; ``at`` is the next offset of each partition."""
-
     def __init__(
         self,
         client: Client,

@@ -22,7 +22,7 @@ _KEPT: Final = ("topic", "q", "q_format", "place", "partition", "value_format")
 def search_of(
     client: Client, query: Query
 ) -> tuple[SearchTarget, dict[TopicPartition, int], dict[TopicPartition, Bounds]]:
-    """The target, start positions and bounds of a search; it ends at the current end offsets."""
+    """The parts of a search, which ends at the current end offsets."""
     target, chosen = target_of(query), partitions_of(client, query)
     infos = client.topic(query.text("topic")).partitions
     if any(infos[partition.partition].leader < 0 for partition in chosen):

@@ -1,6 +1,6 @@
 """Buffer for bytes that wait to be sent: few in memory, many in an unnamed temporary file.
 
-So output is complete when the read lock is released, and a slow browser delays no other request and takes no memory.
+Output is complete when the read lock is released, so a slow browser delays no other request and takes no memory.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Outcomes of transactions that are undecided when their records are read; reported at their marker, or at the end.
 
-At the end a leader may have the transaction open. Otherwise it is ``ended``: the marker lies beyond the part that was
-read.
+An outcome comes from a marker or, at the end, from a leader that has the transaction open. Otherwise the state is
+``ended``: the marker lies beyond the part that was read.
 """
 
 from __future__ import annotations

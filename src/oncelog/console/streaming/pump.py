@@ -74,7 +74,6 @@ class _Producer(Generic[T]):
         self._is_stopped.set()
 
     def end(self, error: BaseException) -> None:
-        """Make the consumer raise this error instead of waiting for a value."""
         self._queue.put_nowait(_End(error))
 
     async def next(self) -> T | _End | None:

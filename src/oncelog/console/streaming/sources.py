@@ -83,7 +83,7 @@ def _events_of(fetched: Fetched, outcomes: Outcomes, decoder: Decoder, value_for
 
 
 def _scan_fetched(fetched: Fetched, outcomes: Outcomes) -> tuple[list[StoredRecord], list[Settled], int]:
-    """The records to show from a response, the outcomes of earlier ones, and the number of records left out."""
+    """The records to show, the outcomes of earlier ones, and the number of records left out."""
     rows: dict[int, StoredRecord] = {}
     settled: list[Settled] = []
     left_out = 0

@@ -1,11 +1,7 @@
 """The SQLite file of the tree: its tables, how several processes open it, and which files are rejected.
 
-Format 2 (``PRAGMA user_version``) has three tables: ``node`` is the tree, ``change`` the journal of recent commits,
-``session`` the sessions that have committed and not ended. Format 1 had only ``node`` and allowed one process; opening
-the file upgrades it.
-
-The rule: a file that is damaged, foreign or newer is rejected before anything is written to it. Topics cannot be
-rebuilt from elsewhere, so guessing would lose data.
+See docs/internals/cluster-tree.md for tables and formats. A file that is damaged, foreign or newer is rejected before
+anything is written to it: topics cannot be rebuilt from elsewhere, so guessing would lose data.
 """
 
 from __future__ import annotations

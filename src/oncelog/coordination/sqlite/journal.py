@@ -1,6 +1,6 @@
 """The journal of the SQLite tree: the table ``change``, one row per commit, written in the commit's transaction.
 
-The rule: positions increase by one, and the newest row is never removed, because it holds the tree's position. A commit
+Positions increase by one, and the newest row is never removed, because it holds the tree's position. A commit
 occasionally removes the oldest rows beyond a number of rows and of bytes.
 """
 

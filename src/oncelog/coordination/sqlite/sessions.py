@@ -1,12 +1,9 @@
 """Sessions of the SQLite tree, each with a lock file that shows other processes whether its owner is alive.
 
-The files lie beside the database and are named by session id.
-
 1. The owner holds ``flock`` on the file from before the session's row is committed until after it is removed. The
-   kernel releases the lock when the process dies, so a process that gets the lock knows that the owner is dead.
-2. A paused process keeps its lock. A live one stamps the file several times per time-out. A stamp that stays unchanged
-   for the session's time-out, by the observer's clock, ends the session. An observer that was paused itself starts to
-   measure again.
+   kernel releases the lock when the process dies: a process that gets the lock knows that the owner is dead.
+2. A paused process keeps its lock, but stops stamping the file. A stamp unchanged for the session's time-out, by the
+   observer's clock, ends the session. An observer that was paused itself starts to measure again.
 """
 
 from __future__ import annotations

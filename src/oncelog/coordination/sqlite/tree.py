@@ -1,16 +1,10 @@
 """The tree in one SQLite database that the processes of a host share: the embedded default.
 
 ``SqliteTree`` is one process's use of the file; each ``session()`` is one ``ports.Coordination``.
+docs/internals/cluster-tree.md explains commits, following and the end of sessions.
 
-1. A commit is one transaction of all operations, its journal entry and the check of its session's row. It is on disk
-   when ``commit`` returns (WAL, ``synchronous=FULL``).
-2. Changes are delivered in journal order only. Own commits are delivered at once; a thread that polls
-   ``PRAGMA data_version`` every few milliseconds finds those of other processes.
-3. A session ends when its process closes it, dies, or pauses for its time-out (``sessions``). The first process to
-   notice removes its row and its ephemeral nodes in one transaction; from then on its commits fail, whatever its own
-   process believes.
-4. All calls are thread-safe. Commits hold ``_writing``, which may wait for the disk and for other processes; reads and
-   deliveries hold ``_reading``, which waits for neither. A thread never takes ``_writing`` while it holds ``_reading``.
+All calls are thread-safe. Commits hold ``_writing``, which may wait for the disk and for other processes; reads and
+deliveries hold ``_reading``, which waits for neither. A thread never takes ``_writing`` while it holds ``_reading``.
 """
 
 from __future__ import annotations
@@ -78,7 +72,7 @@ T = TypeVar("T")
 
 
 class SqliteTree:
-    """A tree of versioned nodes in the SQLite database at ``path``, created if it does not exist."""
+    """``path`` is created if it does not exist."""
 
     def __init__(self, path: Path | str, session_timeout_ms: int = SESSION_TIMEOUT_MS) -> None:
         """Raises TreeUnusable."""
@@ -111,9 +105,8 @@ class SqliteTree:
         return session_id
 
     def end_session(self, session_id: int) -> None:
-        """Close a session of this process and remove its ephemeral nodes. Raises TreeUnavailable; the nodes then go at
-        the next poll of any process.
-        """
+        """Close a session of this process and remove its ephemeral nodes. Raises TreeUnavailable; any process's next
+        poll then removes the nodes."""
         with self._reading:
             self._followers.remove(session_id)
             own_session = self._own.pop(session_id, None)
@@ -196,7 +189,6 @@ class SqliteTree:
             return self._in_turn(work)
 
     def _in_turn(self, work: Callable[[], T]) -> T:
-        """Run ``work`` in a transaction, while this process has the write turn."""
         try:
             self._writer.execute("BEGIN IMMEDIATE")
             result = work()
@@ -284,7 +276,7 @@ class SqliteTree:
 
 
 class SqliteSession:
-    """One session of a ``SqliteTree``: the embedded adapter of ``ports.Coordination``."""
+    """The embedded adapter of ``ports.Coordination``."""
 
     def __init__(self, tree: SqliteTree, session_id: int) -> None:
         self._tree = tree

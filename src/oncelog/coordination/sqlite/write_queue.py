@@ -1,14 +1,8 @@
-"""A fair write lock between the processes of a SQLite tree.
+"""A fair write lock between the processes of a SQLite tree, whose own lock has no queue.
 
-SQLite's own lock has no queue. A process that commits in a loop takes it again at once; others retry at intervals, and
-one may wait for seconds. So a commit holds ``flock`` on a file before it asks SQLite:
-
-1. A process that does not get the lock retries every half millisecond, and meanwhile shares a second lock with all
-   other waiting processes. After the maximum wait of a commit, the tree is unavailable.
-2. After releasing the lock a process checks the second one. If another process waits, it pauses for longer than the
-   retry interval before its own next commit.
-
-The kernel releases both locks when a process dies. Without contention the queue costs two system calls.
+A commit holds ``flock`` on a file before it asks SQLite. Waiting processes share a second lock meanwhile. A process
+that finds the second lock taken after its commit pauses for longer than the others' retry interval. The kernel releases
+both locks when a process dies. Without contention the queue costs two system calls.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How a broker connects and logs in to ZooKeeper, and which nodes only their owners may read. Values; no kazoo.
 
 The rules are Apache Kafka's. With ``owns_nodes`` only its creator may change a node; nodes below ``sensitive`` are also
-hidden from others, and consumers' nodes stay open. The creator is the identity of the connection, from its TLS
-certificate, SASL or digest: all brokers must use the same one.
+hidden, and consumers' nodes stay open. The creator is the identity from the connection's TLS certificate, SASL or
+digest: all brokers must use the same one.
 """
 
 from __future__ import annotations

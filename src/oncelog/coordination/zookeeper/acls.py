@@ -1,8 +1,7 @@
 """Sets the ACLs of an existing tree in ZooKeeper to those that its nodes would be created with today.
 
-Brokers may be running. They create nodes by their own configuration, so first configure the login and
-``zookeeper.set.acl`` on all of them: new nodes are then right, and deleted ones need nothing. The command can be
-interrupted and repeated.
+Brokers may be running. They create nodes by their own configuration, so configure the login and ``zookeeper.set.acl``
+on all of them first. The command can be interrupted and repeated.
 """
 
 from __future__ import annotations

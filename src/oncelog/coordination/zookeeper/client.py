@@ -1,9 +1,7 @@
-"""A connection to ZooKeeper through kazoo, without knowledge of the coordination tree. Only this module and
-``connection`` import kazoo.
+"""A connection to ZooKeeper through kazoo, without knowledge of the coordination tree.
 
-The rule: every call returns. It fails at once without a connection, and a call without an answer within the session
-time-out fails as if the connection had been lost. kazoo replaces an expired session by itself; ``lost`` records the
-expiry, and all later calls fail.
+The rule: every call returns. It fails at once without a connection, and without an answer within the session time-out.
+kazoo replaces an expired session by itself; ``lost`` records the expiry, and all later calls fail.
 """
 
 from __future__ import annotations
@@ -123,7 +121,6 @@ class ZooKeeperClient:
 
     @property
     def connected(self) -> bool:
-        """True while the connection is believed to work."""
         return bool(self._client.connected)
 
     def stop(self) -> None:
@@ -144,7 +141,7 @@ class ZooKeeperClient:
         return None if answer is None else (answer[0], _stat(answer[1]))
 
     def get_all(self, paths: Iterable[str]) -> Iterator[tuple[str, tuple[bytes, Stat] | None]]:
-        """Values of nodes, read in parallel."""
+        """Values are read in parallel."""
         for path, answer in self._side_by_side(paths, self._client.get_async):
             yield path, None if answer is None else (answer[0], _stat(answer[1]))
 

@@ -1,9 +1,4 @@
-"""Plans a commit as a ZooKeeper transaction: the changes it makes, and the versions they depend on.
-
-The journal needs the version that each node will have, but ZooKeeper does not reveal it in advance. So a Set with
-ANY_VERSION becomes a Set of the node's current version. If the node changes before the transaction runs, the caller
-plans again.
-"""
+"""Plans a commit as a ZooKeeper transaction: the changes it makes, and the versions they depend on."""
 
 from __future__ import annotations
 
@@ -53,6 +48,8 @@ def plan_commit(operations: Sequence[Operation], version_of: Callable[[str], int
     return plan
 
 
+# The journal needs the version that each node will have, which ZooKeeper does not reveal in advance. If the node
+# changes before the transaction runs, the caller plans again.
 def _with_version(operation: Set, plan: CommitPlan, version_of: Callable[[str], int]) -> Set:
     if operation.expected_version != ANY_VERSION:
         return operation

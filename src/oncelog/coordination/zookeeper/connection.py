@@ -1,8 +1,4 @@
-"""kazoo as the coordination tree uses it: its client with TLS and logins, the ACLs of nodes, and its log.
-
-TLS uses our own sockets: kazoo's also trust the system's certificates, read files by name for each connection, and hide
-why a handshake failed. kazoo's request logs are discarded because they contain passwords and values.
-"""
+"""kazoo as the coordination tree uses it: its client with TLS and logins, the ACLs of nodes, and its log."""
 
 from __future__ import annotations
 
@@ -53,6 +49,8 @@ def _credential(login: Login) -> str:
     return f"{login.user}:{login.password}"
 
 
+# kazoo's own TLS connections also trust the system's certificates, read files by name for each connection, and hide why
+# a handshake failed.
 class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
     """A kazoo handler with TLS connections; the context decides whether the host name is verified."""
 

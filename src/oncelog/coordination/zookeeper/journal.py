@@ -1,15 +1,8 @@
 """The journal of the ZooKeeper tree: one node per commit, created in the commit's own transaction.
 
-``/oncelog_tree`` belongs to the adapter and is not part of the tree that brokers see:
-
-- ``changes/cN``: the commit at position N + 1: a line of JSON (format, token, session) and the changes
-  (``change_codec``). ZooKeeper numbers these sequential nodes without gaps.
-- ``changes`` itself holds the first position kept.
-- ``sessions/S``: the ephemeral nodes of a session, as JSON. ``alive/S``: an ephemeral node that disappears with the
-  session; each commit checks that it exists.
-
-The rule: a reader waits for the next position with a watch on its node (``exists``), so following an idle tree costs
-nothing. Entries that were trimmed before they were read, or cannot be decoded, are a gap.
+``/oncelog_tree`` belongs to the adapter and is not part of the tree that brokers see; docs/internals/cluster-tree.md
+has its nodes. A reader waits for the next position with a watch on its node (``exists``), so following an idle tree
+costs nothing. Entries that were trimmed before they were read, or cannot be decoded, are a gap.
 """
 
 from __future__ import annotations

@@ -1,13 +1,7 @@
 """One session of the ZooKeeper tree, from its beginning to its end.
 
-1. A commit is one transaction: a check of the session's own node, the operations, and the next node of the journal,
-   which ZooKeeper numbers.
-2. Changes are delivered in journal order only (``journal``).
-3. ZooKeeper removes the ephemeral nodes of an ended session without a journal entry. Each session watches the live
-   ones; the first to notice writes the entry and deletes the session's node in the same transaction, so there is one
-   entry.
-4. A lost reply leaves the outcome unknown (``OutcomeUnknown``). It is resolved after a ``sync``, which ZooKeeper
-   answers after all earlier requests of the session.
+See docs/internals/cluster-tree.md for a commit's transaction, the end of a session and unknown outcomes. Changes are
+delivered in journal order only.
 """
 
 from __future__ import annotations
@@ -206,9 +200,8 @@ class ZooKeeperLink:
         raise TreeUnavailable(f"the end of session {name} lost to other brokers {ATTEMPTS} times")
 
     def _ephemeral_nodes_of(self, name: str, paths: Iterable[str]) -> tuple[list[str], list[Operation]]:
-        """The session's ephemeral nodes that are gone or to be deleted, and the deletes. A node that another session
-        has created in their place is neither.
-        """
+        """The session's ephemeral nodes that are gone or to be deleted, and the deletes, without nodes that another
+        session has created in their place."""
         gone, deletes = [], list[Operation]()
         for path in sorted(paths):
             stat = self.client.exists(path)

@@ -1,7 +1,7 @@
 """The tree in ZooKeeper: for the brokers of a cluster on several hosts.
 
-``ZooKeeperTree`` is its address; each ``session()`` is one ``ports.Coordination`` with its own connection. ``link`` and
-``journal`` have the rules for the order of commits and the end of sessions. Requires kazoo (``oncelog[cluster]``).
+``ZooKeeperTree`` is its address; each ``session()`` is one ``ports.Coordination`` with its own connection. Requires
+kazoo (``oncelog[cluster]``).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ZooKeeperTree:
 
 
 class ZooKeeperSession:
-    """One session with ZooKeeper: the cluster's adapter of ``ports.Coordination``."""
+    """The cluster's adapter of ``ports.Coordination``."""
 
     def __init__(self, tree: ZooKeeperTree) -> None:
         """Raises TreeUnavailable."""

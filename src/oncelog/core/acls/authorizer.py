@@ -1,7 +1,7 @@
-"""The authorizer: decides by access control lists, with an index and a cache. ``base.acl_rules`` has the rules.
+"""The authorizer: decides by access control lists (``base.acl_rules``), with an index and a cache.
 
-Each state of the lists gets one index, and decisions are cached until the lists change. Lists are looked up by hash:
-under the resource's own name, ``*``, and the name cut to the length of each existing prefix.
+Each state of the lists gets one index; decisions are cached until the lists change. Lists are looked up by hash: under
+the resource's name, ``*``, and the name cut to the length of each existing prefix.
 """
 
 from __future__ import annotations
@@ -63,11 +63,8 @@ class Authorizer:
     def allows_any(
         self, acls: Acls, principal: str, host: str, operation: Operation, resource_type: ResourceType
     ) -> bool:
-        """True if the principal may do ``operation`` on some resource of the type, existing or not.
-
-        Apache Kafka requires this of idempotent producers (``authorizeByResourceType``). Implied operations do not
-        count.
-        """
+        """True if the principal may do ``operation`` on some resource of the type, existing or not, as Apache Kafka
+        requires of idempotent producers (``authorizeByResourceType``). Implied operations do not count."""
         # A name without any list counts too.
         if self.ruling(acls, (principal, host, operation, resource_type, _ANY_NAME)).allowed:
             return True
@@ -94,8 +91,6 @@ def _size_of(*texts: str) -> int:
 
 
 class _Index:
-    """The lists, indexed for look-ups."""
-
     def __init__(self, acls: Acls) -> None:
         self.acls = acls
         lengths: dict[ResourceType, set[int]] = {}

@@ -1,8 +1,7 @@
 """The broker's configuration: values of its file and command line, and dynamic changes.
 
-A ``BrokerConfig`` is immutable: a dynamic change makes a new one (``with_dynamic``). Look-ups follow Apache Kafka's
-order: dynamic for this broker, dynamic for all brokers, file, default; then the next synonym (``log.retention.ms`` →
-``.minutes`` → ``.hours``).
+Look-ups follow Apache Kafka's order: dynamic for this broker, dynamic for all brokers, file, default; then the next
+synonym (``log.retention.ms`` → ``.minutes`` → ``.hours``).
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Synonym(NamedTuple):
 
 
 class BrokerConfig:
-    """Typed access to the broker's values."""
+    """Typed access to the broker's values; immutable."""
 
     def __init__(
         self,
@@ -69,7 +68,6 @@ class BrokerConfig:
             raise ConfigError.of_value("log.dirs", ",".join(directories), "One data directory is supported")
 
     def with_dynamic(self, dynamic_default: Mapping[str, str], dynamic: Mapping[str, str]) -> BrokerConfig:
-        """The configuration with these dynamic values for all brokers and for this one."""
         return BrokerConfig(self.static, dynamic_default, dynamic)
 
     def get(self, name: str) -> Any:
@@ -77,11 +75,10 @@ class BrokerConfig:
         return self._values[name]
 
     def value_or(self, name: str, other: str) -> Any:
-        """The value of ``name`` if it is set, or else of ``other``."""
         return self._values[name] if name in self._values else self._values[other]
 
     def of_listener(self, listener_name: str, name: str, mechanism: str | None = None) -> Any:
-        """The value of a key for a listener: its own (for a SASL mechanism, if given), or else the plain one."""
+        """The value of a key for a listener: its own (or its SASL mechanism's), or else the plain one."""
         prefix = listener_prefix(listener_name)
         if mechanism is not None and f"{prefix}{mechanism.lower()}.{name}" in self._values:
             return self._values[f"{prefix}{mechanism.lower()}.{name}"]
@@ -99,8 +96,7 @@ class BrokerConfig:
 
     def synonyms(self, name: str) -> list[Synonym]:
         """The sources of a value, the effective one first; empty without a value. Values of sensitive, hidden and
-        unknown keys are None.
-        """
+        unknown keys are None."""
         names = synonym_names(name)
         sources = [
             # An unknown key may be sensitive too.
@@ -138,7 +134,6 @@ class BrokerConfig:
 
     @property
     def log_roll_ms(self) -> int:
-        """The age at which segments are rolled, in milliseconds."""
         value = self.get("log.roll.ms")
         return int(value) if value is not None else int(self.get("log.roll.hours")) * HOUR_MS
 

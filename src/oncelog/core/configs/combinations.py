@@ -1,8 +1,7 @@
 """Constraints between broker keys, for the file at start and for each dynamic change.
 
-They are not checked for a change that another broker has accepted: every broker follows a decision for all brokers, and
-a contradicting local file must not stop one. Messages are Apache Kafka's where it has the constraint, with the class
-name that it prints.
+They are not checked for a change that another broker has accepted: a contradicting local file must not stop a broker.
+Messages are Apache Kafka's where it has the constraint, with the class name that it prints.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ GROUP_KINDS: Final = ("consumer", "share", "streams")
 
 
 def check_combinations(config: BrokerConfig) -> None:
-    """Raise ConfigError for values that contradict each other."""
+    """Raises ConfigError."""
     if "classic" not in config.get("group.coordinator.rebalance.protocols"):
         raise ConfigError("Disabling the 'classic' protocol is not supported.")
     for sentence in (_time_refusal(config), _replication_refusal(config), _connection_refusal(config)):
@@ -148,9 +147,7 @@ def _check_other_groups(config: BrokerConfig) -> None:
 def check_change(before: BrokerConfig, after: BrokerConfig) -> None:
     """Raise ConfigError if a running broker rejects the change from ``before`` to ``after``.
 
-    The number of threads may at most double or halve at a time, local retention may not exceed total retention, and an
-    existing listener keeps its protocol. Most of these keys have no effect here; scripts get the same errors as from
-    Kafka.
+    Most of these keys have no effect here; scripts get the same errors as from Apache Kafka.
     """
     _check_retention("log.local.retention.ms", "log.retention.ms", after, after.log_retention_ms)
     _check_retention("log.local.retention.bytes", "log.retention.bytes", after, after.get("log.retention.bytes"))

@@ -187,16 +187,12 @@ KEYS_OF_ALL_BROKERS: Final = ("max.connections", "max.connection.creation.rate",
 
 
 def has_no_effect(name: str) -> bool:
-    """True for a key that is accepted, checked and described only so that Apache Kafka's files and tools work
-    unchanged.
-    """
+    """True for a key that is accepted, checked and described only for Apache Kafka's files and tools."""
     return name in NAMES_WITHOUT_EFFECT or name.startswith(_PREFIXES_WITHOUT_EFFECT)
 
 
 def documentation_of(key: ConfigKey, texts: Mapping[str, str]) -> str | None:
-    """The documentation of a key, None if it has none; ``texts`` is Apache Kafka's documentation for this resource
-    type.
-    """
+    """The documentation of a key, or None; ``texts`` is Apache Kafka's for this resource type."""
     text = key.documentation or DOCUMENTATION.get(key.name)
     if text is not None:
         return text
@@ -209,7 +205,7 @@ def listener_prefix(listener_name: str) -> str:
 
 
 def broker_key(name: str) -> ConfigKey | None:
-    """The key that a name sets, for all listeners or for one; None for an unknown name.
+    """The key that a name sets; None for an unknown name.
 
     ``listener.name.NAME.KEY`` sets KEY for one listener, and ``listener.name.NAME.MECHANISM.KEY`` for one SASL
     mechanism there, if KEY is one of ``MECHANISM_KEYS``.

@@ -57,7 +57,7 @@ Check = Callable[[str, Value], None]
 
 
 class ConfigKey(NamedTuple):
-    """A configuration key. ``default`` is the text of its default, or None."""
+    """``default`` is the text of the default, or None."""
 
     name: str
     type: ConfigType
@@ -82,7 +82,7 @@ class ConfigKey(NamedTuple):
         return self.type is ConfigType.PASSWORD
 
     def parse(self, text: str) -> Value:
-        """Parse a text. Raises ConfigError with the key, the value and the reason."""
+        """Raises ConfigError with the key, the value and the reason."""
         value = _PARSERS[self.type](self.name, text)
         if isinstance(value, tuple) and not self.may_repeat:
             value = _distinct(self.name, value)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def at_least(low: int) -> Check:
-    """A number of at least ``low``."""
     return between(low, None)
 
 
@@ -67,7 +66,7 @@ def words_of(*words: str) -> Check:
 
 
 def non_empty_list(*words: str) -> Check:
-    """A non-empty list (or not set) of these words, or of any if there are none."""
+    """A non-empty list (or not set) of these words, or of any."""
     valid = f"[{', '.join(words)}]" if words else "any non-empty value"
     check_words = words_of(*words)
 
@@ -185,7 +184,7 @@ def client_matches(key: str, value: Value) -> None:
 
 
 def _is_pattern(text: str) -> bool:
-    """False for a text that is certainly not a Java regular expression. It is never matched against anything."""
+    """False for a text that is certainly not a Java regular expression; it is never matched."""
     from oncelog.records.patterns import Pattern, PatternRefused  # most brokers never have such a key
 
     try:

@@ -44,7 +44,7 @@ class Listeners(NamedTuple):
 
 
 def read_listeners(config: BrokerConfig) -> Listeners:
-    """The listeners of a configuration. Raises ConfigError if a key is invalid, or if keys contradict each other."""
+    """Raises ConfigError if a key is invalid, or if keys contradict each other."""
     listeners: Sequence[str] = config.get("listeners")
     protocols = _protocols(config)
     names_of_controllers = set(config.get("controller.listener.names") or ())
@@ -65,7 +65,7 @@ def read_listeners(config: BrokerConfig) -> Listeners:
 
 
 def inter_broker_listener(config: BrokerConfig) -> tuple[str, SecurityProtocol]:
-    """The inter-broker listener and its protocol. Raises ConfigError."""
+    """Raises ConfigError."""
     name = config.get(_BY_NAME)
     if name is None:
         protocol = SecurityProtocol(config.get(_BY_PROTOCOL))
@@ -107,7 +107,7 @@ def _protocols(config: BrokerConfig) -> dict[str, SecurityProtocol]:
 def _endpoints(
     key: str, entries: Sequence[str], protocols: Mapping[str, SecurityProtocol], unchecked: Iterable[str]
 ) -> list[Endpoint]:
-    """Parse a list of endpoints; names in ``unchecked`` need no protocol."""
+    """Names in ``unchecked`` need no protocol."""
     protocol_of = {**dict.fromkeys(unchecked, SecurityProtocol.PLAINTEXT), **protocols}
     endpoints = []
     text = ",".join(entries)

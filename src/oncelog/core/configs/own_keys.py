@@ -97,6 +97,11 @@ OWN_KEYS: Final = (
         "How long a request waits for a transaction that is being completed, before it fails with "
         "CONCURRENT_TRANSACTIONS (OffsetFetch: COORDINATOR_LOAD_IN_PROGRESS); 0: it fails at once."
     ),
+    ConfigKey("oncelog.transaction.late.requests.refuse", BOOLEAN, "false").documented(
+        "true: refuse EndTxn and AddPartitionsToTxn of Transactions V1 that arrive over an older connection than the "
+        "producer's last EndTxn: they belong to an earlier transaction. false: as Apache Kafka, which lets them decide "
+        "the next one. Not for processes that share a producer's identity."
+    ),
     ConfigKey("oncelog.flight.recorder.max.bytes", LONG, "0", at_least(0)).documented(
         "Maximum size of flight-recording.jsonl in the data directory, a recording of the broker's inputs from its "
         "start, for oncelog sim --replay; 0: off. It contains requests with their data."

@@ -97,7 +97,7 @@ _DERIVED: Final = {
 
 
 def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
-    """The typed configuration of a topic with ``overrides``; unknown keys are ignored."""
+    """Unknown keys in ``overrides`` are ignored."""
     topic_texts = {name: text for name, text in overrides.items() if name in TOPIC_KEYS}
 
     def value(name: str) -> Value:

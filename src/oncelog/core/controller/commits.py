@@ -1,8 +1,7 @@
 """Splits changes of many partitions into commits of bounded size; the cluster is consistent after each.
 
-A tree limits the size of a commit (ZooKeeper: 1 MiB, including the journal's copy). Each commit changes whole
-partitions: a partition's state, and its replicas in the topic's node if they change. Commits are written in order, and
-each names the node versions that the one before it leaves.
+Each commit changes whole partitions: a partition's state, and its replicas in the topic's node if they change. Commits
+are written in order, and each names the node versions that the one before it leaves.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ Changes = Mapping[TopicName, Mapping[int, PartitionImage]]
 def commits_of(
     image: ClusterImage, changes: Changes, rights: Sequence[Check] = (), limit_bytes: int = COMMIT_BYTES
 ) -> list[list[Operation]]:
-    """Split the changes into commits of about ``limit_bytes`` that begin with ``rights``."""
+    """Commits of about ``limit_bytes`` that begin with ``rights``."""
     commits: list[list[Operation]] = []
     # Full from the start, so that the first group opens a commit.
     size = limit_bytes
@@ -59,9 +58,8 @@ def operations_of(image: ClusterImage, changes: Changes) -> list[Operation]:
 def partition_batches(
     image: ClusterImage, items: Sequence[T], topic_of: Callable[[T], TopicName], *, moves: bool
 ) -> Iterator[Sequence[T]]:
-    """Batches that fit a commit, of items that change one partition each. With ``moves`` the topic's node changes too
-    and counts once per batch.
-    """
+    """Batches that fit a commit, of items that change one partition each. With ``moves`` the topic's node counts once
+    per batch."""
     batch: list[T] = []
     size, counted = 0, set[TopicName]()
     for item in items:
@@ -103,7 +101,6 @@ def _groups(image: ClusterImage, changes: Changes, limit_bytes: int) -> Iterator
 def _topic_group(
     image: ClusterImage, topic: TopicImage, partitions: Mapping[int, PartitionImage]
 ) -> tuple[TopicImage, list[Operation]]:
-    """The operations that change some partitions of a topic, and the topic afterwards."""
     operations: list[Operation] = []
     after = list(topic.partitions)
     for index, partition in partitions.items():

@@ -1,8 +1,8 @@
 """Checks that make a commit fail if the state it was decided on has changed.
 
 An expected version identifies a node's state only while the node exists: a new one starts at version 0 again. So a
-write to a topic also checks that no topic was deleted since (``topics_check``), and a write that depends on a broker's
-registration checks its record, whose version rises with each registration (``registration_checks``).
+write to a topic also checks that no topic was deleted since, and a write that depends on a broker's registration checks
+its record, whose version rises with each registration.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Producer ids, unique over all brokers and the life of the cluster (KIP-98, KIP-730).
 
 The tree has the newest allocated block of 1000. A broker allocates the next one by a conditional write and uses its ids
-only once that write is durable. It requests a block while a tenth of the current one is left, so that clients seldom
-wait. Unused ids of a broker that stops are lost, which is harmless.
+only once that is durable. Unused ids of a stopped broker are lost.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from oncelog.core.controller.image import layout
 from oncelog.core.controller.image.cluster_image import ClusterImage
 
 BLOCK_SIZE: Final = 1000
+# Early, so that clients seldom wait.
 PREFETCH_AFTER: Final = BLOCK_SIZE * 9 // 10
 """Ids used of a block before the next one is requested."""
 
@@ -25,7 +25,7 @@ class ProducerIdsExhausted(Exception):
 
 
 def next_block(image: ClusterImage, broker_id: BrokerId) -> tuple[Operation, int]:
-    """The write that allocates the next block to this broker, and the block's first id."""
+    """The write that allocates the next block, and its first id."""
     first = 0 if image.producer_id_block is None else image.producer_id_block[1] + 1
     # Producer ids are int64 on the wire.
     if first > INT64_MAX - BLOCK_SIZE:
@@ -37,7 +37,7 @@ def next_block(image: ClusterImage, broker_id: BrokerId) -> tuple[Operation, int
 
 
 class ProducerIds:
-    """Hands out ids of durable blocks. The node requests a block when ``wants_block`` is true."""
+    """The node requests a block when ``wants_block`` is true."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -47,7 +47,7 @@ class ProducerIds:
 
     @property
     def wants_block(self) -> bool:
-        """True if a block should be requested now; False while a request is pending."""
+        """False while a request is pending."""
         return (
             not self._is_block_requested
             and self._following is None
@@ -67,7 +67,6 @@ class ProducerIds:
             self._following = first
 
     def failed(self) -> None:
-        """The request failed; a block is requested again."""
         self._is_block_requested = False
 
     def take(self) -> ProducerId | None:

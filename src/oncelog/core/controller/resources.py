@@ -44,15 +44,13 @@ class ConfigResourceType(IntEnum):
 
 
 class Resource(NamedTuple):
-    """A resource by type and name; ``type`` is the code in the request, valid or not."""
+    """``type`` is the code in the request, valid or not."""
 
     type: int
     name: str
 
 
 class Current(NamedTuple):
-    """The present configs of a resource, and their node."""
-
     path: str
     configs: Mapping[str, str]
     version: int
@@ -187,7 +185,7 @@ def _check_broker(
 
 
 def _base_of(key: str) -> str | None:
-    """The key that a listener's own key overrides; None for other keys."""
+    """The key that a listener's own key overrides, or None."""
     config_key = broker_key(key)
     return None if config_key is None or config_key.name == key else config_key.name
 

@@ -16,7 +16,6 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def name_refusal(name: str) -> str | None:
-    """Why a topic cannot have this name; None if it can."""
     if not name:
         reason = "the empty string is not allowed"
     elif name in (".", ".."):
@@ -35,7 +34,7 @@ def is_internal(name: str | None) -> bool:
 
 
 def unified(name: str) -> str:
-    """The name with ``.`` for ``_``. Metrics cannot tell apart names that are equal in this form."""
+    """Metrics cannot tell apart names that are equal in this form."""
     return name.replace("_", ".")
 
 

@@ -1,12 +1,8 @@
 """Decisions about offsets: commit, fetch, delete, expiry. They change no offset; applying their records does.
 
 Members of a consumer group are checked by their epochs (``consumer.offset_checks``, KIP-848), those of a classic group
-by its generation. Only in a classic group a commit counts as a heartbeat.
-
-Expiry (KIP-211): offsets of a classic group with a protocol type age from the time it became Empty. In a Stable
-"consumer" group, and in any group of the consumer protocol, offsets of topics without a subscription age from their
-commit. Offsets of a simple group (without a protocol type) always age. An old client's commit with its own retention
-expires after that, if the group's rule permits.
+by its generation. Only in a classic group a commit counts as a heartbeat. docs/internals/groups.md has the rules of
+expiry (KIP-211).
 """
 
 from __future__ import annotations
@@ -60,7 +56,7 @@ class Commits:
         self._rebalance = rebalance
 
     def commit(self, request: CommitRequest, now_ms: int) -> GroupDecision:
-        """OffsetCommit. Replies CommitReply; the records of all partitions are one batch."""
+        """Replies CommitReply; the records of all partitions are one batch."""
         group = self._groups.get(request.group_id)
         if group is None:
             refusal = _refusal_without_group(request)
@@ -76,9 +72,8 @@ class Commits:
         return self._write(request.group_id, request.partitions, now_ms, request.retention_ms)
 
     def commit_transactional(self, request: TransactionalCommitRequest, now_ms: int) -> GroupDecision:
-        """TxnOffsetCommit (KIP-98, KIP-447). Replies CommitReply; the records are a batch of the transaction. Members
-        are fenced as in a commit, in any group state.
-        """
+        """TxnOffsetCommit (KIP-98, KIP-447), fenced like a commit, in any group state. Replies CommitReply; the records
+        are a batch of the transaction."""
         group = self._groups.get(request.group_id)
         if group is None:
             refusal = _refusal_without_group(request)
@@ -95,7 +90,7 @@ class Commits:
         return out
 
     def _epoch_refusal(self, group: ConsumerGroup, request: CommitRequest | TransactionalCommitRequest) -> ErrorCode:
-        """NONE if a consumer group's member may commit all partitions, else the error for all."""
+        """The error for all partitions, or NONE."""
         is_transactional = isinstance(request, TransactionalCommitRequest)
         try:
             check = check_commit(
@@ -221,7 +216,7 @@ class Commits:
         return committed is not None or self._offsets.has_pending(group_id, topic, partition)
 
     def delete_group(self, group_id: GroupId) -> GroupDecision:
-        """DeleteGroups (KIP-229) for one group. Replies an ErrorCode."""
+        """DeleteGroups (KIP-229). Replies an ErrorCode."""
         group = self._groups.get(group_id)
         if group is None:
             return GroupDecision(reply=ErrorCode.GROUP_ID_NOT_FOUND)
@@ -309,7 +304,6 @@ def _tombstones(group: ClassicGroup | ConsumerGroup) -> list[Record]:
 
 
 def _commit_refusal(group: ClassicGroup, request: CommitRequest) -> ErrorCode:
-    """NONE if the member may commit now, else the error."""
     if request.generation < 0 and group.state is GroupState.EMPTY:
         return ErrorCode.NONE
     if not _is_identified(request):
@@ -321,7 +315,6 @@ def _commit_refusal(group: ClassicGroup, request: CommitRequest) -> ErrorCode:
 
 
 def _transactional_refusal(group: ClassicGroup, request: TransactionalCommitRequest) -> ErrorCode:
-    """NONE if the transaction may commit now, else the error."""
     # Clients older than KIP-447 (version 2) name no member: only their transactional id fences them.
     if not _is_identified(request) or (request.generation < 0 and group.state is GroupState.EMPTY):
         return ErrorCode.NONE
@@ -333,7 +326,6 @@ def _is_identified(request: CommitRequest | TransactionalCommitRequest) -> bool:
 
 
 def _fenced(group: ClassicGroup, request: CommitRequest | TransactionalCommitRequest) -> ErrorCode:
-    """NONE for a member of the current generation, else the error."""
     refusal = group.refusal_for(request.member_id, request.group_instance_id)
     if refusal is ErrorCode.NONE and request.generation != group.generation:
         return ErrorCode.ILLEGAL_GENERATION

@@ -98,7 +98,7 @@ class ConsumerGroups:
         self._version = topics.version
 
     def heartbeat(self, request: ConsumerHeartbeat, now_ms: int) -> GroupDecision:
-        """Decide a heartbeat of the new protocol; replies HeartbeatReply."""
+        """Replies HeartbeatReply."""
         topics, limits = self._newest_topics(), self._limits_of(request.group_id)
         decide = decide_leave if request.epoch < 0 else decide_heartbeat
         try:
@@ -129,7 +129,7 @@ class ConsumerGroups:
         return GroupDecision([records.encode(record) for record in decided], ErrorCode.NONE, follow_up=finish)
 
     def join(self, request: JoinRequest, token: int, now_ms: int) -> GroupDecision:
-        """JoinGroup into a consumer group; replies JoinReply. An empty group becomes classic."""
+        """Replies JoinReply. An empty group becomes classic."""
         group = self._consumer_group(request.group_id)
         if not self._membership.allows_session_timeout(request.session_timeout_ms):
             return GroupDecision(reply=JoinReply(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
@@ -162,7 +162,7 @@ class ConsumerGroups:
             self._groups[undo.group_id] = undo.group
 
     def sync(self, request: SyncRequest) -> GroupDecision:
-        """SyncGroup of a classic member; replies SyncReply."""
+        """Replies SyncReply."""
         try:
             decision = decide_sync(self._consumer_group(request.group_id), request, self._newest_topics())
         except Refused as refused:
@@ -170,7 +170,7 @@ class ConsumerGroups:
         return self._group_decision(request.group_id, decision, decision.answer)
 
     def classic_heartbeat(self, request: HeartbeatRequest) -> GroupDecision:
-        """Heartbeat of a classic member; replies an ErrorCode."""
+        """Replies an ErrorCode."""
         try:
             decision = decide_classic_heartbeat(self._consumer_group(request.group_id), request)
         except Refused as refused:
@@ -178,7 +178,7 @@ class ConsumerGroups:
         return self._group_decision(request.group_id, decision, decision.answer)
 
     def leave(self, group_id: GroupId, leaving: Sequence[LeavingMember], now_ms: int) -> GroupDecision:
-        """LeaveGroup; replies LeaveReply."""
+        """Replies LeaveReply."""
         group, topics = self._consumer_group(group_id), self._newest_topics()
         decision = decide_classic_leave(group, leaving, topics, self._limits_of(group_id), now_ms)
         return self._group_decision(group_id, decision, decision.answer)
@@ -221,7 +221,6 @@ class ConsumerGroups:
         self._set_timers(group.group_id, changes, 0)
 
     def start_timers(self, group: ConsumerGroup, now_ms: int) -> None:
-        """Start the timers of a loaded group."""
         self._set_timers(group.group_id, timers_after_load(group, self._limits_of(group.group_id)), now_ms)
 
     def _consumer_group(self, group_id: GroupId) -> ConsumerGroup:

@@ -1,11 +1,8 @@
 """The memory quota of group members, over all shards of a broker.
 
-Members' metadata and assignments are held until they leave or their session expires, up to half an hour, and are not
-bounded anywhere else. While all members together exceed ``members_max_bytes``, new members and assignments are rejected
-with COORDINATOR_NOT_AVAILABLE, after which clients retry. Existing groups continue: a member may replace its metadata
-by smaller metadata, and assignments are kept that are no larger than their members' protocols or than the assignments
-they replace. A member of the consumer protocol may repeat its subscription, not change it: the coordinator would assign
-it partitions, which count, too.
+Nothing else bounds members' metadata and assignments, held until they leave or their session expires, up to half an
+hour. While all members together exceed ``members_max_bytes``, new members, members that grow, changed subscriptions and
+larger assignments are rejected with COORDINATOR_NOT_AVAILABLE, and clients retry.
 """
 
 from __future__ import annotations
@@ -71,7 +68,6 @@ class MemberQuota:
         self._memory.remove(self)
 
     def changed(self, size_bytes: int) -> None:
-        """The memory of a group has changed by this much."""
         self.held_bytes += size_bytes
 
     def admits_join(self, request: JoinRequest, now_ms: int) -> bool:

@@ -32,7 +32,7 @@ CONSUMER_PROTOCOL: Final = "consumer"
 
 
 class Protocol(NamedTuple):
-    """An assignment strategy that a member offers, with the member's metadata for it."""
+    """An assignment strategy that a member offers, with its metadata."""
 
     name: str
     metadata: bytes
@@ -102,14 +102,14 @@ class HeartbeatRequest(NamedTuple):
 
 
 class LeavingMember(NamedTuple):
-    """A leaving member by its member id, or (from an administrator) by its instance id with an unknown member id."""
+    """An administrator names the instance id and an unknown member id."""
 
     member_id: MemberId
     group_instance_id: str | None = None
 
 
 class LeaveReply(NamedTuple):
-    """The reply to LeaveGroup: an error code for each member, in request order, or one for all."""
+    """An error code for each member, in request order, or one for all."""
 
     error_code: ErrorCode
     members: Sequence[tuple[LeavingMember, ErrorCode]] = ()
@@ -174,7 +174,7 @@ class TransactionalCommitRequest(NamedTuple):
 
 
 class CommitReply(NamedTuple):
-    """The reply to OffsetCommit and TxnOffsetCommit: one error for all, or one per partition in request order."""
+    """One error for all, or one per partition in request order."""
 
     error_code: ErrorCode
     partitions: Sequence[ErrorCode] = ()
@@ -190,9 +190,8 @@ class FetchedOffset(NamedTuple):
 
 
 class PendingOffsets(NamedTuple):
-    """An OffsetFetch has to wait: it would miss pending offsets of these producers, and would return stale ones if
-    their transactions are already decided.
-    """
+    """An OffsetFetch has to wait: it would miss pending offsets of these producers, and return stale ones if their
+    transactions are decided."""
 
     partition: int
     """The ``__consumer_offsets`` partition that will get the markers of those transactions."""
@@ -226,14 +225,10 @@ class GroupListing(NamedTuple):
 
 
 class UndoNewGroup(NamedTuple):
-    """The decision created a group."""
-
     group_id: GroupId
 
 
 class UndoAssignment(NamedTuple):
-    """The decision stored the leader's assignment."""
-
     group_id: GroupId
     generation: int
 
@@ -278,7 +273,7 @@ class GroupDecision:
     """A shard's decision: append ``records`` as one batch, apply each, and deliver the replies once they are durable.
 
     ``reply`` is for the caller's token; None parks it until a later decision's ``released``. With a ``producer`` the
-    batch is transactional, and ``apply`` gets the producer's id.
+    batch is transactional.
     """
 
     records: list[Record] = field(default_factory=list)

@@ -1,11 +1,6 @@
 """Committed offsets of a shard's groups, and pending ones of open transactions. Only ``apply`` changes them.
 
-Invariants:
-
-O1  No mapping is empty: every listed group, topic and producer has at least one offset.
-O2  ``_senders`` has for every partition exactly the producers with a pending offset of it.
-O3  Of two commits of a partition the one written later wins, even if it becomes visible earlier: a committing
-    transaction does not overwrite an offset committed after its own record.
+Invariants O1 to O3 are in docs/internals/groups.md; ``_senders`` has the producers of O2.
 """
 
 from __future__ import annotations
@@ -84,8 +79,6 @@ OffsetMap = PartitionMap[CommittedOffset]
 
 
 class OffsetStore:
-    """Committed offsets, and pending ones by producer (KIP-98, KIP-447)."""
-
     __slots__ = ("_pending", "_senders", "_sequence", "committed")
 
     def __init__(self) -> None:
@@ -102,7 +95,7 @@ class OffsetStore:
     def put_pending(
         self, producer_id: ProducerId, group_id: GroupId, topic: TopicName, partition: int, committed: CommittedOffset
     ) -> None:
-        """Store an offset sent in a transaction; it becomes visible when the transaction commits."""
+        """The offset becomes visible when the transaction commits."""
         self._pending.setdefault(producer_id, OffsetMap()).put(group_id, topic, partition, committed)
         senders = self._senders.get(group_id, topic, partition)
         if senders is None:
@@ -121,7 +114,7 @@ class OffsetStore:
         self._senders.remove(group_id, topic, partition)
 
     def end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None:
-        """End a producer's transaction: its offsets become visible or are dropped."""
+        """The offsets become visible or are dropped."""
         for group_id, topic, partition, offset in self._pending.pop(producer_id, ()):
             self._no_longer_sent(producer_id, group_id, topic, partition)
             if committed:
@@ -137,7 +130,6 @@ class OffsetStore:
             self._senders.remove(group_id, topic, partition)
 
     def has_pending(self, group_id: GroupId, topic: TopicName, partition: int) -> bool:
-        """True if an open transaction has sent an offset of the partition."""
         return self._senders.get(group_id, topic, partition) is not None
 
     def senders(self, group_id: GroupId) -> Mapping[TopicName, Mapping[int, Collection[ProducerId]]]:
@@ -154,8 +146,7 @@ class OffsetStore:
         self, group_id: GroupId, topics: Collection[TopicName] | None = None
     ) -> list[tuple[TopicName, int]]:
         """All partitions (of ``topics``, if given) with a committed or pending offset of the group, without
-        duplicates.
-        """
+        duplicates."""
         partitions: dict[tuple[TopicName, int], None] = {}
         for of_group in (self.committed.of_group(group_id), self._senders.of_group(group_id)):
             for topic in of_group if topics is None else topics:
@@ -167,7 +158,6 @@ class OffsetStore:
         return list(dict.fromkeys([*self.committed.groups_with(topics), *self._senders.groups_with(topics)]))
 
     def all_group_ids(self) -> list[GroupId]:
-        """All groups with a committed or pending offset, without duplicates."""
         return list(dict.fromkeys([*self.committed.groups(), *self._senders.groups()]))
 
     def pending(self) -> dict[ProducerId, dict[tuple[GroupId, TopicName, int], CommittedOffset]]:

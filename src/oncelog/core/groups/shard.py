@@ -1,14 +1,13 @@
 """GroupShard: a deterministic state machine for all groups that one ``__consumer_offsets`` partition coordinates.
 
-How the node drives it. Request: call a decide method with a token and the time, append the decision's records to the
-partition's log as one batch, call ``apply`` for each, and once they are durable deliver ``reply`` to the token and
-``released`` to the others. Decide, append and apply must not be interleaved with anything else. Failed append: call
-``append_failed``. Time: call ``tick`` at ``deadline_ms()`` and treat its decision alike. Loading: call ``apply`` for
-every record of the log in order, then ``loaded``; decide nothing before.
+The node calls a decide method with a token and the time, appends the decision's records as one batch, calls ``apply``
+for each, and once they are durable delivers ``reply`` to the token and ``released`` to the others. Nothing else may
+interleave with decide, append and apply. After a failed append it calls ``append_failed``; at ``deadline_ms()`` it
+calls ``tick`` and treats its decision alike. Loading: ``apply`` for every record of the log in order, then ``loaded``;
+no decisions before.
 
-The rule: only ``apply`` changes persisted state (offsets, assignments, the set of groups), and the same ``apply``
-rebuilds it from the log. Decide methods may change soft state: parked requests, pending members, timers, and the
-generation of a rebalance not yet in the log. The shard reads no clock and generates no ids.
+The rule: only ``apply`` changes persisted state, and the same ``apply`` rebuilds it from the log. Decide methods may
+change soft state (docs/internals/groups.md). The shard reads no clock and generates no ids.
 
 A group's kind is its class: ``classic`` has the decisions about one, ``consumer_groups`` those about the other.
 """
@@ -76,8 +75,6 @@ _EXPIRY = TimerKey(TimerKind.EXPIRY)
 
 
 class GroupShard:
-    """The groups of one ``__consumer_offsets`` partition."""
-
     def __init__(
         self,
         partition: int,
@@ -88,8 +85,7 @@ class GroupShard:
         rebalances: Counter[str] | None = None,
     ) -> None:
         """``memory`` and the counts of ``rebalances`` by protocol are shared with the broker's other shards;
-        ``limits_of`` returns a consumer group's settings, and ``topics`` shows the cluster's topics.
-        """
+        ``limits_of`` returns a group's settings."""
         self.partition = partition
         self.settings = settings
         self.limits_of = limits_of
@@ -173,11 +169,10 @@ class GroupShard:
         member_id: MemberId | None = None,
         member_epoch: int = -1,
     ) -> GroupDecision:
-        """OffsetFetch of ``partitions``, None for all; replies a list of FetchedOffset. Replies PendingOffsets if the
-        reply would miss offsets of producers other than ``undecided``, whose transactions are known to have been
-        open when the request arrived. In a consumer group, replies an ErrorCode to anyone but a member in its epoch
-        and an administrator, who names neither.
-        """
+        """OffsetFetch of ``partitions``, None for all; replies a list of FetchedOffset, or PendingOffsets if that would
+        miss offsets of producers other than ``undecided``, whose transactions were open when the request arrived. In a
+        consumer group, replies an ErrorCode to all but a member in its epoch and an administrator, who names
+        neither."""
         refusal = self._commits.fetch_refusal(group_id, member_id, member_epoch)
         if refusal is not ErrorCode.NONE:
             return GroupDecision(reply=refusal)
@@ -195,7 +190,7 @@ class GroupShard:
         return self._commits.delete_group(group_id)
 
     def partitions_deleted(self, partitions: Iterable[TopicPartition], now_ms: int) -> GroupDecision:
-        """Drop the offsets of deleted topics or partitions. No reply."""
+        """Drop the offsets of the partitions. No reply."""
         return self._commits.topics_deleted(partitions)
 
     def describe(self, group_id: GroupId) -> GroupDescription:
@@ -343,7 +338,7 @@ class GroupShard:
             self._groups[group_id] = ClassicGroup(group_id, group.state_timestamp_ms)
 
     def loaded(self, now_ms: int) -> GroupDecision:
-        """The log has been read: start all members' sessions and accept decisions. No reply."""
+        """End loading: start all members' sessions and accept decisions. No reply."""
         self.is_loaded = True
         self._quota.count()
         out = GroupDecision()
@@ -360,9 +355,8 @@ class GroupShard:
         return out
 
     def unloaded(self, now_ms: int) -> GroupDecision:
-        """Another broker coordinates these groups now: reject all parked requests. The shard must not be used
-        afterwards.
-        """
+        """Another broker coordinates these groups now: reject parked requests. The shard must not be used
+        afterwards."""
         out = GroupDecision()
         for group in self._groups.values():
             # Requests of consumer groups are never parked.
@@ -379,8 +373,7 @@ class GroupShard:
 
     def append_failed(self, decision: GroupDecision, error_code: ErrorCode, now_ms: int) -> GroupDecision:
         """Undo the soft state of a decision whose records could not be appended. The node answers the caller's token
-        with ``error_code``; the returned decision has the replies to others, and may have records itself.
-        """
+        with ``error_code``; the returned decision has replies to others, and possibly records."""
         out = GroupDecision()
         undo = decision.undo
         if isinstance(undo, UndoReplacedGroup):
@@ -419,7 +412,7 @@ class GroupShard:
         self._rebalance.restart_session(group, member, now_ms)
 
     def check(self) -> None:
-        """Raise InvariantViolation unless all numbered invariants hold. For tests: it traverses everything."""
+        """For tests: it traverses everything. Raises InvariantViolation."""
         for group_id, group in self._groups.items():
             invariant(group.group_id == group_id, "a group under another's id", group=group_id)
             if isinstance(group, ClassicGroup):
@@ -439,8 +432,7 @@ class GroupShard:
         self, settled: Collection[GroupId]
     ) -> dict[GroupId, tuple[Record | None, dict[tuple[TopicName, int], object]]]:
         """The state that a replay of the log must reproduce (tests): the records of groups in ``settled`` (not
-        rebalancing), and all offsets without sequences.
-        """
+        rebalancing), and all offsets without sequences."""
         return {
             group_id: (
                 persistence.group_record(group) if group_id in settled and isinstance(group, ClassicGroup) else None,

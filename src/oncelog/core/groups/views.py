@@ -32,8 +32,6 @@ def listing(group: ClassicGroup | ConsumerGroup) -> GroupListing:
 
 
 class ConsumerGroupDescription(NamedTuple):
-    """A consumer group, and each member with its share of the target assignment."""
-
     state: str
     epoch: int
     target_epoch: int

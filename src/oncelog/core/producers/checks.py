@@ -2,14 +2,12 @@
 
 1. A data batch with an older epoch is rejected with INVALID_PRODUCER_EPOCH, which is recoverable.
 2. A new epoch begins at sequence 0. Within an epoch sequences are consecutive; 0 follows 2³¹−1.
-3. Without state for the producer (never seen, expired, or its records deleted) any sequence is accepted (KIP-360):
-   only the client knows its sequence then.
+3. Without state for the producer (never seen, expired, or its records deleted) any sequence is accepted (KIP-360): only
+   the client knows it. Only older brokers returned UNKNOWN_PRODUCER_ID.
 4. A marker's epoch is not older than the producer's. With Transactions V2 it is strictly greater, except for a retry:
    equal, with no transaction open or at the last possible epoch (KIP-890).
 5. A marker from an older coordinator epoch is rejected with TRANSACTION_COORDINATOR_FENCED.
 6. A non-transactional batch is rejected while the same producer has an open transaction.
-
-Leaders no longer return UNKNOWN_PRODUCER_ID (rule 3); only older brokers did.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ class ProducerRefusal(Exception):
 
 
 def check_data_epoch(entry: ProducerEntry, epoch: int, offset: int) -> None:
-    """Rule 1: reject a data batch with an older epoch."""
+    """Check rule 1. Raises ProducerRefusal."""
     if epoch < entry.epoch:
         raise ProducerRefusal(
             ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -44,7 +42,7 @@ def check_data_epoch(entry: ProducerEntry, epoch: int, offset: int) -> None:
 
 
 def check_sequence(entry: ProducerEntry, epoch: int, first_sequence: int, offset: int) -> None:
-    """Rules 2 and 3: reject a data batch out of sequence."""
+    """Check rules 2 and 3. Raises ProducerRefusal."""
     if epoch != entry.epoch:
         if first_sequence != 0 and entry.epoch != NO_PRODUCER_EPOCH:
             raise ProducerRefusal(
@@ -66,7 +64,7 @@ def check_sequence(entry: ProducerEntry, epoch: int, first_sequence: int, offset
 
 
 def check_transactional(entry: ProducerEntry, transactional: bool, offset: int) -> None:
-    """Rule 6: reject a plain batch inside a transaction."""
+    """Check rule 6. Raises ProducerRefusal."""
     if entry.transaction_first_offset is not None and not transactional:
         raise ProducerRefusal(
             ErrorCode.INVALID_TXN_STATE,
@@ -77,7 +75,7 @@ def check_transactional(entry: ProducerEntry, transactional: bool, offset: int) 
 def check_marker(
     entry: ProducerEntry, epoch: int, coordinator_epoch: int, transaction_version: int, offset: int
 ) -> None:
-    """Rules 4 and 5: reject a marker with an older producer or coordinator epoch."""
+    """Check rules 4 and 5. Raises ProducerRefusal."""
     strict = transaction_version >= TRANSACTIONS_V2
     if epoch < entry.epoch or (strict and epoch == entry.epoch):
         # Rule 4: the last possible epoch cannot rise any further.

@@ -1,7 +1,6 @@
 """The entry of a producer on a partition: its epoch, recent batches and open transaction.
 
-Immutable: an append makes a new entry, so that a rejected batch leaves no trace and a committed one replaces the old
-entry as a whole.
+Immutable: an append makes a new entry, so that a rejected batch leaves no trace.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class BatchMetadata(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        """Sequence of the first record; wraps from 2³¹−1 to 0."""
+        """Wraps from 2³¹−1 to 0."""
         return (self.last_sequence - self.offset_delta) & INT32_MAX
 
     @property
@@ -36,7 +35,7 @@ class BatchMetadata(NamedTuple):
 
 
 class ProducerEntry(NamedTuple):
-    """State of one producer. ``transaction_first_offset`` is None without an open transaction."""
+    """``transaction_first_offset`` is None without an open transaction."""
 
     producer_id: int
     epoch: int = NO_PRODUCER_EPOCH
@@ -47,12 +46,12 @@ class ProducerEntry(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record of the current epoch, or −1."""
+        """−1 without a record of the current epoch."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     @property
     def last_data_offset(self) -> int:
-        """Offset of the last record of the current epoch, or −1."""
+        """−1 without a record of the current epoch."""
         return self.batches[-1].last_offset if self.batches else -1
 
     @property
@@ -61,7 +60,7 @@ class ProducerEntry(NamedTuple):
         return self.batches[-1].offset_delta if self.batches else 0
 
     def duplicate_of(self, epoch: int, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
-        """The remembered batch with exactly this range, or None."""
+        """The remembered batch with exactly this range."""
         # Batches of older epochs are not remembered.
         if epoch == self.epoch:
             for batch in self.batches:

@@ -68,14 +68,13 @@ class ProducerState:
         return entry.duplicate_of(header.producer_epoch, header.base_sequence, header.last_sequence)
 
     def has_open_transaction(self, producer_id: int) -> bool:
-        """True if the producer has data in an undecided transaction on the partition."""
         entry = self.entries.get(producer_id)
         return entry is not None and entry.transaction_first_offset is not None
 
     def prepare_data(
         self, header: BatchHeader, base_offset: int, *, check: bool = True, sequences: bool = True
     ) -> Update:
-        """Validate a producer's data batch for ``base_offset``. Raises ProducerRefusal."""
+        """Raises ProducerRefusal."""
         entry = self.entries.get(header.producer_id) or ProducerEntry(header.producer_id)
         epoch = header.producer_epoch
         transactional = header.is_transactional
@@ -103,7 +102,7 @@ class ProducerState:
         check: bool = True,
         transaction_version: int = 0,
     ) -> Update:
-        """Validate a transaction marker for ``base_offset``. Raises ProducerRefusal."""
+        """Raises ProducerRefusal."""
         entry = self.entries.get(header.producer_id) or ProducerEntry(header.producer_id)
         if check:
             check_marker(entry, header.producer_epoch, coordinator_epoch, transaction_version, base_offset)
@@ -124,7 +123,6 @@ class ProducerState:
         return next((first for first in self.ongoing if first != completed.first_offset), completed.last_offset + 1)
 
     def commit(self, update: Update) -> None:
-        """Apply an update whose bytes are in the log."""
         entry = update.entry
         self.entries[entry.producer_id] = entry
         self.verifications.appended(entry.producer_id)
@@ -137,7 +135,7 @@ class ProducerState:
             self.unreplicated[completed.first_offset] = completed.last_offset
 
     def first_unstable_offset(self) -> int | None:
-        """First offset of an undecided transaction, or of one with an unreplicated marker; None if all is stable."""
+        """First offset of a transaction without a replicated marker; None if all is stable."""
         first = next(iter(self.ongoing)) if self.ongoing else None
         if self.unreplicated:
             decided = min(self.unreplicated)
@@ -145,7 +143,6 @@ class ProducerState:
         return first
 
     def high_watermark_moved(self, high_watermark: int) -> None:
-        """Markers below ``high_watermark`` are now replicated."""
         if self.unreplicated:
             self.unreplicated = {f: last for f, last in self.unreplicated.items() if last >= high_watermark}
 

@@ -1,14 +1,9 @@
-"""Verification of transactional batches on one partition: the guards of KIP-890.
+"""Verification of transactional batches on one partition: the guards of KIP-890 (docs/internals/transactions.md).
 
-Before the first batch of a transaction is appended, the leader asks its coordinator whether the transaction includes
-this partition. Meanwhile the transaction may end and its marker be written here. Appending the batch then, despite the
-positive answer, would open a transaction that never ends. So verification begins with a *guard*, which every append and
-every marker of the producer invalidates, and a batch verified under a stale guard is rejected. A new verification sees
-the present state. Clients that add partitions by producing (V2) get it at once, because the first may have waited for
-the markers of the producer's previous transaction.
-
-All of it is soft state: a new leader has no guards, so batches verified before are rejected. A guard lives as long as
-requests verify under it, which bounds their number.
+While the leader asks the coordinator, the transaction may end and its marker be written here. Appending the batch then
+would open a transaction that never ends. So verification begins with a *guard*, which every append and every marker of
+the producer invalidates; a new leader has none. A guard lives as long as requests verify under it, which bounds their
+number.
 """
 
 from __future__ import annotations
@@ -25,7 +20,7 @@ class Guard:
 
 
 class Verifications:
-    """The guards of one partition, at most one per producer."""
+    """At most one guard per producer."""
 
     __slots__ = ("_guards",)
 
@@ -37,6 +32,8 @@ class Verifications:
 
     def begin(self, producer_id: int) -> Guard:
         """Begin the verification of a request, before it asks the coordinator; :meth:`end` must follow."""
+        # Clients that add partitions by producing (V2) verify again at once: the first verification may have waited for
+        # the markers of the producer's previous transaction, and a new guard sees the present state.
         guard = self._guards.get(producer_id)
         if guard is None:
             guard = self._guards[producer_id] = Guard(producer_id)
@@ -44,7 +41,7 @@ class Verifications:
         return guard
 
     def end(self, guard: Guard) -> None:
-        """End the verification of a request that has appended or given up."""
+        """The request has appended or given up."""
         guard.requests -= 1
         # The last request under the guard; a stale guard has been replaced or dropped already.
         if not guard.requests and self.is_current(guard):
@@ -55,5 +52,4 @@ class Verifications:
         return self._guards.get(guard.producer_id) is guard
 
     def appended(self, producer_id: int) -> None:
-        """Invalidate the producer's guard after an append of a batch or marker."""
         self._guards.pop(producer_id, None)

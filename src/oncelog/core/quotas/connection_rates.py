@@ -1,7 +1,7 @@
 """Limits the rate of new connections by address (KIP-612): excess connections are closed after a delay.
 
 A rejected connection does not count, so that an address that keeps trying is admitted as soon as the rate allows. The
-delay before the close is at most one window: after an immediate close the peer would only return sooner.
+delay is at most one window: after an immediate close the peer would only return sooner.
 """
 
 from __future__ import annotations

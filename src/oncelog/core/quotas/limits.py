@@ -1,16 +1,8 @@
-"""Selects the limit for a client: the most specific one, in Apache Kafka's order.
+"""Selects the limit for a client: the most specific one, in Apache Kafka's order (KIP-55; docs/quotas.md,
+"Precedence").
 
-For a user and a client id, the first of these that is set applies (KIP-55):
-
-1. the user's client id          5. any user's any client id
-2. the user's any client id      6. any user
-3. the user                      7. the client id
-4. any user's client id          8. any client id
-
-Names without a limit of their own are cut to ``MAX_LENGTH``, because peers choose them and measures are kept by name.
-
-A limit for a user's any client id applies to each client id separately; a limit for the user, or for any user, applies
-to all clients of a user together. A client with an empty or no id only has limits of its user.
+Names without a limit of their own are cut to ``MAX_LENGTH``, because peers choose them and measures are kept by name. A
+client with an empty or no id only has limits of its user.
 """
 
 from __future__ import annotations
@@ -52,7 +44,7 @@ class Limits:
             self._limits[key] = limit
 
     def shared_by(self, user: str, client_id: str | None) -> Client | None:
-        """The clients that share a limit with this one; None if no limit applies."""
+        """None if no limit applies."""
         limits, client_id = self._limits, client_id or ""
         if client_id and (user, client_id) in limits:
             return Client(user, client_id)
@@ -74,7 +66,7 @@ class Limits:
         return None
 
     def limit(self, client: Client) -> float | None:
-        """The limit of a group of clients; None if it was removed."""
+        """None if the limit was removed."""
         user, client_id = client
         keys: tuple[Key, ...]
         if user and client_id:
@@ -87,7 +79,7 @@ class Limits:
         return next((limits[key] for key in keys if key in limits), None)
 
     def find(self, user: str, client_id: str | None) -> tuple[Client, float] | None:
-        """The clients that share a limit with this one, and the limit; None if no limit applies."""
+        """The clients that share a limit with this one, and the limit."""
         client = self.shared_by(user, client_id)
         limit = None if client is None else self.limit(client)
         return None if client is None or limit is None else (client, limit)

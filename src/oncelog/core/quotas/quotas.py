@@ -1,9 +1,9 @@
 """Quotas over all clients: measures clients that share a limit together, and computes throttle times.
 
 Invariants:
-1. Only clients with a limit are measured. At most ``MAX_MEASURED`` are kept, the most recently used, by names of
-   bounded length (``limits``). A client with a new client id for each request costs at most some 10 MB, and gains no
-   more than a new id gives it anyway.
+1. Only clients with a limit are measured, at most ``MAX_MEASURED``, the most recently used, by names of bounded length
+   (``limits``). A client with a new client id for each request costs some 10 MB, and gains no more than a new id gives
+   it anyway.
 2. A measure that behaves like a new one (``is_idle``, ``is_full``) is dropped as others are used; no client can tell.
 3. A limit applies as soon as it is set, also to what was measured before.
 """
@@ -80,8 +80,6 @@ class Usage(NamedTuple):
 
 
 class Charge(NamedTuple):
-    """The result of a charge: accepted or not, and the client's throttle time."""
-
     taken: bool
     throttle_ms: int
 
@@ -97,7 +95,7 @@ class RateQuota:
         self._rates = Measures(lambda: Rate(windows), lambda _client, rate, now_ms: rate.is_idle(now_ms))
 
     def record(self, user: str, client_id: str | None, value: float, now_ms: int) -> int:
-        """Record a client's usage. Returns its throttle time, 0 within the limit."""
+        """Returns the client's throttle time, 0 within the limit."""
         measured = self._find(user, client_id, now_ms)
         if measured is None:
             return 0
@@ -107,7 +105,7 @@ class RateQuota:
         return throttle_ms if self._max_throttle_ms is None else min(throttle_ms, self._max_throttle_ms)
 
     def record_unchecked(self, user: str, client_id: str | None, value: float, now_ms: int) -> None:
-        """Record a client's usage without throttling; a negative value takes it back."""
+        """Never throttles; a negative value takes usage back."""
         measured = self._find(user, client_id, now_ms)
         if measured is not None:
             measured[0].record(value, now_ms)

@@ -1,11 +1,8 @@
 """A rate over samples, in Apache Kafka's arithmetic (``Rate`` over ``WindowedSum``), so that throttle times are equal.
 
-A value belongs to the newest sample. A sample is complete one window after its start, and the next value begins
-another. There are ``samples`` windows, and one more that overlaps their beginning. The rate is the sum divided by the
-time since the oldest sample began, which counts as at least ``samples - 1`` whole windows: otherwise a client's first
-second would count as its whole time. A sample without a value in the last ``samples`` windows is empty.
-
-A rate without a value for ``samples`` windows behaves like a new one, so it may be dropped.
+A sample is complete one window after its start, and the next value begins another. There are ``samples`` windows, and
+one more that overlaps their beginning. The rate is the sum divided by the time since the oldest sample began, at least
+``samples - 1`` whole windows.
 """
 
 from __future__ import annotations
@@ -78,7 +75,7 @@ class Rate:
         return rounded_ms((measured - bound) / bound * self.window_ms(now_ms))
 
     def is_idle(self, now_ms: int) -> bool:
-        """True if it behaves like a new one."""
+        """True without a value for ``samples`` windows: the rate behaves like a new one."""
         return now_ms - self.last_ms >= self._windows.span_ms
 
     def _reset(self, index: int, now_ms: int) -> None:

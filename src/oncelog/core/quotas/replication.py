@@ -1,8 +1,8 @@
 """The replication throttle (KIP-73): which replicas are throttled, and whether they exceed the rate.
 
-A topic lists its throttled replicas as ``partition:broker``, or ``*`` for all. The rate is measured over windows, and
-replicas above it wait until the measure has fallen. Only out-of-sync replicas are delayed, so that no acknowledgement
-waits for a throttle, but the bytes of all count.
+A topic lists its throttled replicas as ``partition:broker``, or ``*`` for all. Replicas wait while the rate over
+windows is exceeded. Only out-of-sync replicas are delayed, so that no acknowledgement waits, but the bytes of all
+count.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ ALL: Final = "*"
 
 
 def is_throttled_replica(replicas: str, partition: int, broker_id: int) -> bool:
-    """True if a topic's list includes the replica of a partition on a broker."""
     # Fast path: topics rarely have throttled replicas.
     if not replicas:
         return False
@@ -35,7 +34,6 @@ class ReplicationQuota:
         self._rate.record(size_bytes, now_ms)
 
     def is_exceeded(self, limit: int, now_ms: int) -> bool:
-        """True while the measured rate is above ``limit`` bytes per second."""
         return self._rate.measure(now_ms) > limit
 
     def measure(self, now_ms: int) -> float:

@@ -1,7 +1,6 @@
 """A token bucket (KIP-599): credits accrue at the quota's rate, up to the capacity of all windows; it can be overdrawn.
 
-Unlike a rate over samples it recovers from a burst exactly as fast as the quota allows. A full bucket behaves like a
-new one.
+Unlike a rate over samples it recovers from a burst exactly as fast as the quota allows.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class TokenBucket:
         return self._tokens
 
     def throttle_ms(self, bound: float, now_ms: int) -> int:
-        """The time until it is no longer overdrawn; 0 if it is not."""
+        """The time until the bucket is not overdrawn."""
         tokens = self.measure(bound, now_ms)
         return rounded_ms(-tokens / bound * SECOND_MS) if tokens < 0 else 0
 

@@ -25,8 +25,7 @@ def diverges(leader_end: EpochEnd, fetch_offset: int, last_epoch: int) -> bool:
 
 def truncation_offset(leader_end: EpochEnd, own_end: EpochEnd, log_end_offset: int) -> Offset:
     """The offset at which to truncate a follower: the earlier of the two ends of the last common epoch. ``own_end`` is
-    the follower's end of the epoch that the leader named.
-    """
+    the follower's end of the epoch that the leader named."""
     # Without that epoch, everything up to the leader's end is kept.
     end = log_end_offset if own_end.epoch == UNKNOWN_EPOCH else own_end.end_offset
     # One truncation may not be enough: the logs may diverge at an earlier epoch too, which the next fetch shows.

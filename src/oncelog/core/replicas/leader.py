@@ -1,8 +1,8 @@
 """The replicas of a partition from its leader's view: log ends, in-sync set and high watermark (KIP-497, KIP-966).
 
 The high watermark is the smallest end among the replicas that may lead next, so that each of them has every record
-below it. A replica's end is how far it vouches for its log: for the leader the end on disk, or in the log, by
-``log.sync.policy``; for a follower the offset it fetches from.
+below it. A replica's end is how far it vouches for its log: the leader's on disk or in the log, by ``log.sync.policy``;
+a follower's the offset it fetches from.
 
 Invariants:
 1. The high watermark never falls during a leadership: a replica that joins has reached it.
@@ -10,7 +10,7 @@ Invariants:
    (KIP-966).
 3. The leader is in sync with itself.
 4. While a change of the in-sync set is on its way to the tree, the high watermark counts the *maximal* set: the
-   committed and the proposed one together. Whichever a controller elects from, no acknowledged record is missing.
+   committed and the proposed one together. Whichever a controller elects from has every acknowledged record.
 5. A follower joins when it has fetched, in this leader epoch, from at least the high watermark and the start of the
    epoch (KAFKA-7128).
 """
@@ -31,8 +31,6 @@ _FIRST: Final = Offset(0)
 
 
 class Follower:
-    """A follower, by its fetches in this leader epoch."""
-
     __slots__ = (
         "broker_epoch",
         "caught_up_ms",
@@ -79,11 +77,8 @@ class Follower:
 
 
 class LeaderReplicas:
-    """In-sync set, log ends and high watermark of one partition in one leader epoch.
-
-    ``epoch_start`` is the log end offset at the election, ``now_ms`` its time: the lag of in-sync followers is measured
-    from then.
-    """
+    """``epoch_start`` is the log end offset at the election, ``now_ms`` its time: the lag of in-sync followers is
+    measured from then."""
 
     __slots__ = (
         "_end",
@@ -126,14 +121,14 @@ class LeaderReplicas:
 
     @property
     def in_sync_count(self) -> int:
-        """The size of the committed in-sync set, including the leader."""
+        """The size of the committed set, including the leader."""
         return len(self.in_sync)
 
     def follower(self, replica: BrokerId) -> Follower | None:
         return self._followers.get(replica)
 
     def record_log_start(self, replica: BrokerId, offset: Offset) -> bool:
-        """Record where a follower's log starts. Returns True if that has changed."""
+        """True if the log start has changed."""
         follower = self._followers.get(replica)
         if follower is None or follower.log_start_offset == offset:
             return False
@@ -156,18 +151,16 @@ class LeaderReplicas:
         return min([own_start, *starts])
 
     def min_in_sync(self) -> int:
-        """The number of in-sync replicas that acks=all needs: at most the number of replicas."""
+        """The number that acks=all needs: at most the number of replicas."""
         return min(self.min_insync_replicas, len(self.assigned))
 
     def has_enough_in_sync(self) -> bool:
-        """True if at least ``min.insync.replicas``, or all replicas, are in sync."""
         count = len(self.in_sync)
         return count >= self.min_insync_replicas or count >= len(self.assigned)
 
     def change_in_sync(self, assigned: Sequence[BrokerId], in_sync: Sequence[BrokerId], now_ms: int = 0) -> None:
-        """Adopt a committed state. Followers' fetches stay known, and a proposal counts until its outcome arrives
-        (:meth:`withdraw`): this may be the state it was based on.
-        """
+        """Adopt a committed state. Followers' fetches stay known; a proposal, which may follow this state, counts until
+        its outcome arrives (:meth:`withdraw`)."""
         invariant(self._leader in in_sync, "the leader is not in its own in-sync set", in_sync=list(in_sync))
         self.assigned, self.in_sync = tuple(assigned), tuple(in_sync)
         self.has_followers = len(self.assigned) > 1
@@ -179,11 +172,10 @@ class LeaderReplicas:
 
     @property
     def has_proposed(self) -> bool:
-        """True while a change of the in-sync set is on its way to the tree."""
         return self._proposed is not None
 
     def propose(self, in_sync: Sequence[BrokerId]) -> None:
-        """Count ``in_sync`` too: it is on its way to the tree. One proposal at a time."""
+        """Count ``in_sync`` too while it is on its way to the tree. One proposal at a time."""
         invariant(self._proposed is None, "a second proposal of an in-sync set", proposed=list(in_sync))
         invariant(self._leader in in_sync, "the leader leaves its own in-sync set", in_sync=list(in_sync))
         self._proposed = tuple(in_sync)
@@ -213,7 +205,7 @@ class LeaderReplicas:
         ]
 
     def drop_stalled_joiners(self, leader_end: Offset, now_ms: int, lag_ms: int) -> bool:
-        """Stop waiting for joining followers that have fallen behind. Returns True if there were any."""
+        """Stop waiting for joining followers that have fallen behind. True if there were any."""
         stopped = [
             follower
             for follower in self._followers.values()
@@ -236,7 +228,6 @@ class LeaderReplicas:
         return self.settle()
 
     def settle(self) -> Offset:
-        """Update and return the high watermark."""
         lowest = self._end
         # Invariants 1 and 2.
         if lowest <= self.high_watermark or not self.has_enough_in_sync():
@@ -252,7 +243,7 @@ class LeaderReplicas:
         return self.high_watermark
 
     def successors(self) -> tuple[BrokerId, ...]:
-        """The other brokers that may have been elected instead: the maximal set without the leader."""
+        """The brokers that may have been elected instead."""
         return tuple(dict.fromkeys(member for member in self._maximal() if member != self._leader))
 
     def _maximal(self) -> tuple[BrokerId, ...]:

@@ -22,7 +22,7 @@ MECHANISMS: Final = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER)
 
 
 class LoginRefused(Exception):
-    """The login is refused. ``shown`` is the text for the client; None: only that its credentials are invalid."""
+    """``shown`` is the text for the client; None: only that its credentials are invalid."""
 
     def __init__(self, reason: str, shown: str | None = None) -> None:
         self.shown = shown
@@ -49,7 +49,7 @@ class Step(NamedTuple):
 
 
 class InvalidToken(Exception):
-    """A token is rejected; the message has the reason but not the token. The client does not see it."""
+    """The message has the reason but not the token. The client does not see it."""
 
 
 class Check(NamedTuple):
@@ -67,7 +67,7 @@ class Exchange(Protocol):
 
 
 def settled(step: Step | Check, now_ms: int) -> Step:
-    """The answer, after the check if there is one. Raises LoginRefused."""
+    """Raises LoginRefused."""
     if isinstance(step, Step):
         return step
     try:
@@ -84,7 +84,7 @@ def same(secret: bytes, other: bytes) -> bool:
 
 
 def text_of(message: bytes) -> str:
-    """Decode a message. Raises LoginRefused if it is not UTF-8."""
+    """Raises LoginRefused if the message is not UTF-8."""
     try:
         return message.decode()
     except UnicodeDecodeError:

@@ -16,7 +16,7 @@ _KEY: Final = "oncelog.initial.users"
 
 
 class InitialUsersUnreadable(Exception):
-    """The text is not a list of users; the message says where."""
+    """The message says where."""
 
 
 def initial_user_text(name: str, mechanism: str, credential: ScramCredential) -> str:

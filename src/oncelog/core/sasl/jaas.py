@@ -21,7 +21,7 @@ _ESCAPED: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "
 
 
 class JaasError(Exception):
-    """The line cannot be parsed; the message has the reason and does not quote it."""
+    """The message has the reason and does not quote the line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class JaasModule:
 
 
 def parse_jaas(text: str) -> JaasModule:
-    """Parse a line with exactly one module. Raises JaasError."""
+    """Parse exactly one module. Raises JaasError."""
     tokens = _Tokens(text)
     name = tokens.word("a login module")
     if tokens.word("a control flag").lower() not in _FLAGS:

@@ -39,8 +39,6 @@ class TokenValidator(Protocol):
 
 
 class BearerMessage(NamedTuple):
-    """The parts of a client's first message."""
-
     token: str
     authorization_id: str
     """The user that the client wants to be; empty: the token's."""
@@ -75,7 +73,7 @@ class OAuthBearer:
         return Check(check.verify, partial(self._verified, bearer, check))
 
     def _verified(self, bearer: BearerMessage, check: TokenCheck, failure: InvalidToken | None, now_ms: int) -> Step:
-        """Continue after the signature check; ``failure`` is its error."""
+        """``failure`` is the error of the signature check."""
         try:
             if failure is not None:
                 raise failure
@@ -95,7 +93,7 @@ class OAuthBearer:
 
 
 def read_message(message: bytes) -> BearerMessage:
-    """Parse a client's first message. Raises LoginRefused."""
+    """Raises LoginRefused."""
     if len(message) > MAX_MESSAGE_BYTES:
         raise LoginRefused(f"an OAUTHBEARER message of {len(message)} bytes, the maximum is {MAX_MESSAGE_BYTES}")
     header, first, rest = text_of(message).partition(_SEPARATOR)

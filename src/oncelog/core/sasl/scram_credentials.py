@@ -20,7 +20,7 @@ _FIELDS: Final = ("salt", "stored_key", "server_key", "iterations")
 
 
 class DamagedCredential(Exception):
-    """A text is not a usable SCRAM credential; the message does not contain it."""
+    """The message does not contain the credential."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class ScramCredential:
     iterations: int
 
     def text(self) -> str:
-        """The credential as Apache Kafka stores it in a user's config."""
+        """The form that Apache Kafka stores in a user's config."""
         values = (*map(_base64, (self.salt, self.stored_key, self.server_key)), str(self.iterations))
         return ",".join(f"{name}={value}" for name, value in zip(_FIELDS, values, strict=True))
 

@@ -54,8 +54,6 @@ class KeySetSettings:
 
 @dataclass(frozen=True, slots=True)
 class ListenerSasl:
-    """How clients authenticate on one listener."""
-
     listener_name: str
     mechanisms: tuple[str, ...]
     """In configured order, in which clients get them."""
@@ -71,7 +69,7 @@ class ListenerSasl:
 
 
 def listener_sasl(config: BrokerConfig, listener_name: str) -> ListenerSasl:
-    """The SASL settings of a listener. Raises ConfigError that names missing or wrong keys."""
+    """Raises ConfigError that names missing or wrong keys."""
     mechanisms = _mechanisms(config, listener_name)
     for mechanism in mechanisms:
         _check_handler(config, listener_name, mechanism)
@@ -112,7 +110,7 @@ def _mechanisms(config: BrokerConfig, listener_name: str) -> tuple[str, ...]:
 
 
 def jaas_module(config: BrokerConfig, listener_name: str, mechanism: str) -> JaasModule | None:
-    """The login module of a mechanism on a listener. Raises ConfigError."""
+    """Raises ConfigError."""
     key = _jaas_key(listener_name, mechanism)
     text = config.get(key) if config.is_set(key) else None
     if text is None:
@@ -128,7 +126,7 @@ def jaas_module(config: BrokerConfig, listener_name: str, mechanism: str) -> Jaa
 
 
 def check_line(key: str, text: str) -> None:
-    """Validate a JAAS line of a dynamic change. Raises ConfigError, which does not contain the line."""
+    """Raises ConfigError, which does not contain the line."""
     try:
         module = parse_jaas(text)
     except JaasError as error:
@@ -140,7 +138,7 @@ def check_line(key: str, text: str) -> None:
 
 
 def check_mechanisms(key: str, text: str) -> None:
-    """Validate mechanisms of a dynamic change. Raises ConfigError."""
+    """Raises ConfigError."""
     unknown = next((name for name in (part.strip() for part in text.split(",")) if name not in MECHANISMS), None)
     if unknown is not None:
         raise ConfigError.of_value(key, text, f"{unknown} is not supported: set it to some of {', '.join(MECHANISMS)}")

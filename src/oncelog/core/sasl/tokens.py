@@ -2,19 +2,15 @@
 
 Rules, each necessary:
 
-1. The algorithm is one of ``ALGORITHMS`` and matches the kind of the verifying key: ``none`` is not accepted, and a
-   public key is never used as the secret of an HMAC.
-2. The key comes from the configured key set by its id. The token cannot name a place to get one (``jku``, ``x5u`` and
-   keys in the header are ignored), and ``crit`` is rejected, because no critical extension is supported.
+1. The algorithm is one of ``ALGORITHMS`` and matches the kind of the verifying key: never ``none``, and a public key is
+   never the secret of an HMAC.
+2. The key comes from the configured key set by its id: ``jku``, ``x5u`` and keys in the header are ignored. ``crit`` is
+   rejected, because no critical extension is supported.
 3. The signature is verified before anything it covers is trusted.
 4. Issuer and audience are the expected ones, unless the configuration says of one that it is not verified.
-5. ``exp`` and ``iat`` are required, and the time must be between them; ``nbf`` is respected if present. Clocks may
-   differ by ``clock_skew_s``.
+5. ``exp`` and ``iat`` are required, and the time must be between them; ``nbf`` is respected. Clocks may differ by
+   ``clock_skew_s``.
 6. The subject is a non-empty text.
-
-``VerifySignature`` is implemented outside, with keys and cryptography. Claims are not left to PyJWT: it uses the wall
-clock, which the core must not read, and is too lenient: it accepts ``"1700000000"`` and ``true`` as times, and
-duplicate names.
 """
 
 from __future__ import annotations
@@ -60,6 +56,8 @@ class TokenRules:
     scope_claim: str = "scope"
 
 
+# PyJWT does not check claims: it uses the wall clock, which the core must not read, and accepts ``"1700000000"`` and
+# ``true`` as times, and duplicate names.
 class SignedTokens:
     def __init__(self, rules: TokenRules, key_set: Callable[[], VerifySignature | None]) -> None:
         self._rules = rules

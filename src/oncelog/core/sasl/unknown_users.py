@@ -1,12 +1,8 @@
 """Fake credentials for logins of unknown users, so that they cannot be told from known ones.
 
-Rules:
 1. Salt and keys derive from the name, the mechanism and a secret of the cluster: the same each time, on every broker.
-   No password matches them.
-2. Iterations and the form of the salt follow the distribution among real users of that mechanism: rare forms are as
-   rare among fake credentials. Tools differ in both: Apache Kafka's salt is a base-36 number, librdkafka's 64 bytes.
-3. A change of one user changes the form of few unknown names, because forms are ordered and each name has a fixed place
-   in the order.
+2. Iterations and the form of the salt are distributed as among real users of that mechanism; tools differ in both.
+3. Forms are ordered, and each name has a fixed place in the order: a change of one user changes few unknown names.
 
 With only a handful of users a guess remains: a name whose form changes with another user's password is unknown.
 """
@@ -44,6 +40,7 @@ _ALPHABETS: Final = (
 _BASE_36: Final = 1
 _BY_KAFKA: Final = 0
 """Stands for the lengths of a ``SALT_BITS`` number in base 36."""
+# Apache Kafka's salt is a base-36 number, librdkafka's has 64 bytes.
 _KAFKA_SIZES: Final = range(20, 27)
 _PLACES: Final = 1 << 64
 
@@ -68,7 +65,7 @@ def form_of(credential: ScramCredential) -> CredentialForm:
 
 
 class CredentialForms:
-    """The forms of one mechanism's users, weighted by frequency."""
+    """Weighted by frequency among one mechanism's users."""
 
     def __init__(self, forms: Iterable[CredentialForm] = ()) -> None:
         counts = sorted(Counter(forms).items()) or [(_DEFAULT, 1)]
@@ -81,7 +78,7 @@ class CredentialForms:
 
 
 def fake_credential(secret: bytes, mechanism: str, user: str, forms: CredentialForms) -> ScramCredential:
-    """The fake credential of a name; no password matches it."""
+    """No password matches it."""
     name = HASHES[mechanism]
     seed = f"{mechanism}\0{user}".encode()
     form = forms.at(int.from_bytes(hmac.digest(secret, b"form\0" + seed, "sha256")[:8]))

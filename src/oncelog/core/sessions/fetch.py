@@ -2,11 +2,11 @@
 
 A *full* request (epoch 0) opens a session, which remembers its partitions. *Incremental* requests (epochs 1, 2, …
 2³¹−1, 1, …) add, change and forget partitions; epoch −1 closes the session. The rule: an incremental response has
-exactly the partitions with records, an error, a divergence, a preferred replica, or a high watermark or log start
-offset that differs from the last response. A partition that returned records moves to the end, so that none starves.
+exactly the partitions with records, an error, a divergence, a preferred replica, or another high watermark or log start
+offset than the last response. A partition that returned records moves to the end, so that none starves.
 
-Begin a request with ``FetchSessions.begin``, read ``context.partitions``, end with ``context.finish``. The request may
-wait in between; if another request of the session arrives meanwhile, ``finish`` refuses the first one.
+A request begins with ``FetchSessions.begin`` and ends with ``context.finish``. It may wait in between, but ``finish``
+refuses it if another request of the session has arrived.
 """
 
 from __future__ import annotations
@@ -95,14 +95,12 @@ class FetchContext:
         self, answers: Sequence[tuple[FetchPartition, A]], now_ms: int, caught_up: Iterable[FetchPartition] = ()
     ) -> Finished[A]:
         """End the request with what was read; a follower has all records of ``caught_up`` partitions. Without a session
-        the response has every partition.
-        """
+        the response has every partition."""
         return Finished(self.error_code, NO_SESSION, answers)
 
     def preview(self, answers: Sequence[tuple[FetchPartition, A]]) -> Finished[A]:
         """The response that ``finish`` would give, without recording it as sent. An empty one may be sent instead, to a
-        client that has to wait.
-        """
+        client that has to wait."""
         return Finished(self.error_code, NO_SESSION, answers)
 
 
@@ -205,7 +203,7 @@ def next_epoch(epoch: int) -> int:
 
 
 class FetchSessions:
-    """All fetch sessions of a broker; ``slots`` is ``max.incremental.fetch.session.cache.slots``."""
+    """``slots`` is ``max.incremental.fetch.session.cache.slots``."""
 
     def __init__(self, slots: int, random_bytes: Callable[[int], bytes]) -> None:
         self.cache = FetchSessionCache(slots, random_bytes)
@@ -221,9 +219,7 @@ class FetchSessions:
         requester: Requester | None,
         now_ms: int,
     ) -> FetchContext:
-        """Begin a request. The last of duplicate partitions counts. ``requester`` is None for a request without a
-        session.
-        """
+        """The last of duplicate partitions counts. ``requester`` is None for a request without a session."""
         by_key = {_key(partition, uses_topic_ids): partition for partition in requested}
         if epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
             return self._incremental(session_id, epoch, by_key, forgotten, uses_topic_ids, requester, now_ms)

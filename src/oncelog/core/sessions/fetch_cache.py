@@ -1,16 +1,17 @@
 """The cache of incremental fetch sessions: slots, ids, and eviction (KIP-227, KAFKA-9401).
 
 The rule: a new session may take the slot of another if
-  1. the other has not been used for two minutes, or
-  2. the new one is a follower's and the other is not, or
-  3. the new one has at least as many partitions and the other is older than two minutes.
-Otherwise the new one gets no slot, and its client continues with full requests, which are always allowed.
+1. the other has not been used for two minutes, or
+2. the new one is a follower's and the other is not, or
+3. the new one has at least as many partitions and the other is older than two minutes.
 
-Memory is bounded too, because a slot may hold as much as fits a request:
-  4. consumers' sessions have at most ``MAX_BYTES`` together; a session without room takes that of older sessions of its
-     connection, then of others by rules 1 and 3;
-  5. a follower has one session, of at most ``MAX_FOLLOWER_PARTITIONS``: a new one replaces it;
-  6. a session ends with the connection that used it last.
+Otherwise its client continues with full requests, which are always allowed. Memory is bounded too, because a slot may
+hold as much as fits a request:
+4. consumers' sessions have at most ``MAX_BYTES`` together; a session without room takes that of older sessions of its
+   connection, then of others by rules 1 and 3;
+5. a follower has one session, of at most ``MAX_FOLLOWER_PARTITIONS``: a new one replaces it;
+6. a session ends with the connection that used it last.
+
 Sessions are in order of last use.
 """
 
@@ -86,7 +87,7 @@ class FetchPartition:
         self.sent_log_start_offset = -1
 
     def update_from(self, other: FetchPartition) -> None:
-        """Copy the parameters of ``other``; the offsets of the last response stay."""
+        """The offsets of the last response stay."""
         self.fetch_offset = other.fetch_offset
         self.max_bytes = other.max_bytes
         self.leader_epoch = other.leader_epoch
@@ -149,7 +150,6 @@ class FetchSession:
                 self.size_bytes -= PARTITION_BYTES + len(key[0])
 
     def settle(self, caught_up: Iterable[FetchPartition]) -> None:
-        """Skip partitions until they change: the follower has all records and has been sent the offsets."""
         if self.pending is not None:
             self.pending.settle((requested.topic_id, requested.partition) for requested in caught_up)
 
@@ -180,7 +180,6 @@ class FetchSessionCache:
             self._uncount(session)
 
     def close(self, connection_id: int) -> None:
-        """End the sessions of a closed connection."""
         for session_id in list(self._of_connections.get(connection_id, ())):
             self.remove(session_id)
 
@@ -203,7 +202,6 @@ class FetchSessionCache:
             self._count(session)
 
     def has_room(self, session: FetchSession, added: int, added_bytes: int) -> bool:
-        """True if ``added`` more partitions of a session stay within the bounds."""
         if session.privileged:
             return len(session.partitions) + added <= MAX_FOLLOWER_PARTITIONS
         return self.size_bytes + added_bytes <= MAX_BYTES
@@ -216,7 +214,7 @@ class FetchSessionCache:
         uses_topic_ids: bool,
         now_ms: int,
     ) -> int:
-        """Create a session with ``partitions``. Returns its id, or NO_SESSION without room."""
+        """Returns the session's id, or NO_SESSION without room."""
         session = FetchSession(
             self._new_id(), partitions, requester=requester, uses_topic_ids=uses_topic_ids, now_ms=now_ms
         )
@@ -249,7 +247,7 @@ class FetchSessionCache:
             del self._of_followers[follower]
 
     def _make_room(self, session: FetchSession, now_ms: int) -> bool:
-        """Evict others until there is room for a session. Returns False if it gets none."""
+        """Evict other sessions. Returns False if ``session`` gets no room."""
         if session.privileged:
             if len(session.partitions) > MAX_FOLLOWER_PARTITIONS:
                 return False

@@ -1,17 +1,15 @@
 """Tracks the partitions of a follower's fetch session that have to be read; the others are unchanged since the last
 response.
 
-A session may have thousands of partitions, only a few with records at any time: reading all for every request would
-cost more than the records. A partition is *quiet* if the follower is in sync, has everything and knows the high
-watermark. It is skipped until one of these:
+A session may have thousands of partitions, only a few with records at any time. A partition is *quiet* if the follower
+is in sync, has everything and knows the high watermark. It is skipped until one of these:
 
 1. the leader's partition changes: an append, a new high watermark, in-sync set or leadership;
 2. the follower names it in a request, because its own offset, log start or leader epoch has changed;
-3. an interval has passed: all are read once, so that a follower's last caught-up time, and with it
-   ``replica.lag.time.max.ms``, is accurate to within that interval.
+3. an interval has passed: all are read once, so that ``replica.lag.time.max.ms`` is accurate to within that interval.
 
-A lost response ends the session on the follower's side, so its partitions need no second read. A response refused
-because the session had moved on was never sent: its partitions become pending again.
+A lost response ends the session on the follower's side. A response refused because the session had moved on was never
+sent: its partitions become pending again.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ P = TypeVar("P")
 
 
 class PendingPartitions(Generic[K, P]):
-    """Partitions of a follower's session that are not quiet. At first all are pending."""
+    """At first all partitions are pending."""
 
     __slots__ = ("_all_ms", "_keys", "position")
 

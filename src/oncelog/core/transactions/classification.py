@@ -1,7 +1,6 @@
 """The coordinator's verdict on a transaction that is open on a partition, as a finding with its reason.
 
-:func:`classify` looks up the coordinator's description of a transactional id in the decision table
-(``base.transaction_verdicts``) and words the reason. It does no I/O and knows no time.
+The decision table is ``base.transaction_verdicts``; :func:`classify` words the reason.
 """
 
 from __future__ import annotations
@@ -71,8 +70,8 @@ def classify(
 ) -> Finding:
     """The finding about the transaction that ``identity`` has open on ``partition``.
 
-    ``description`` is the coordinator's entry for its transactional id, or None. ``awaited`` are the partitions whose
-    markers a decided transaction still waits for.
+    ``description`` is the coordinator's entry for its transactional id, or None. ``awaited`` are the partitions that a
+    decided transaction still waits for.
     """
     if description is None:
         return FORGOTTEN

@@ -1,11 +1,8 @@
 """Decisions on requests for one transaction: Apache Kafka 4.3's checks in its order.
 
 The rule: a function gets one transaction and one request and returns an outcome: a reply, transitions, both, or
-neither. Without either the request waits until the transaction has completed and is decided again. Functions change
-nothing.
-
-With Transactions V2 a client's epoch rises with every end, so an epoch identifies a transaction: a late EndTxn of an
-earlier one cannot decide a later one (KAFKA-17754), and one with the previous epoch is a retry (KIP-890).
+neither. Without either the request waits until the transaction has completed and is decided again.
+docs/internals/transactions.md explains epochs and retries.
 """
 
 from __future__ import annotations
@@ -145,8 +142,7 @@ def _raise_epoch(
     transaction: Transaction, expected: Identity | None, timeout_ms: int, producer_id: ProducerId, now_ms: int
 ) -> RequestOutcome:
     """InitProducerId without an open transaction: raise the epoch, or change the producer id if the epoch is
-    exhausted.
-    """
+    exhausted."""
     current = transaction.identity
     if expected is not None and not _names(transaction, expected):
         return RequestOutcome(InitReply(ErrorCode.PRODUCER_FENCED))
@@ -164,7 +160,7 @@ def _raise_epoch(
 
 
 def _raised(current: Identity, producer_id: ProducerId) -> Identity | None:
-    """The identity after ``current``; None if it needs a new producer id that is not available."""
+    """None if ``current`` needs a new producer id that is not available."""
     if not is_exhausted(current.producer_epoch):
         return Identity(current.producer_id, ProducerEpoch(current.producer_epoch + 1))
     return None if producer_id == NO_PRODUCER_ID else Identity(producer_id, ProducerEpoch(0))
@@ -172,8 +168,7 @@ def _raised(current: Identity, producer_id: ProducerId) -> Identity | None:
 
 def _names(transaction: Transaction, expected: Identity) -> bool:
     """True if ``expected`` may own the transactional id: it has the current producer id, or the one before a rotation
-    (whose reply the client may have missed).
-    """
+    whose reply the client may have missed."""
     if expected.producer_id == transaction.identity.producer_id:
         return True
     return expected.producer_id == transaction.previous_producer_id and is_exhausted(expected.producer_epoch)
@@ -222,12 +217,12 @@ def fence(
 
 
 def _with_completion(prepared: Transaction, now_ms: int) -> tuple[Transaction, ...]:
-    """The prepared transaction, followed by its completion if no marker is needed."""
+    """The completion follows at once if no marker is needed."""
     return (prepared,) if prepared.partitions else (prepared, transitions.complete(prepared, now_ms))
 
 
 def add_partitions(transaction: Transaction | None, request: AddRequest, now_ms: int) -> RequestOutcome:
-    """Add partitions to the transaction; the first ones begin it."""
+    """The first partitions begin the transaction."""
     if not request.transactional_id:
         return RequestOutcome(AddReply(ErrorCode.INVALID_REQUEST))
     if transaction is None:
@@ -250,7 +245,7 @@ def add_partitions(transaction: Transaction | None, request: AddRequest, now_ms:
 
 
 def verify_partitions(transaction: Transaction | None, request: AddRequest) -> VerifyReply:
-    """Verify, for a leader before it appends, that partitions are in the transaction. Never waits."""
+    """For a leader before it appends. Never waits."""
     if not request.transactional_id:
         return VerifyReply(ErrorCode.INVALID_REQUEST)
     if transaction is None:
@@ -274,7 +269,6 @@ def verify_partitions(transaction: Transaction | None, request: AddRequest) -> V
 
 
 def _identity_refusal(transaction: Transaction, identity: Identity) -> ErrorCode:
-    """NONE if the identity is the client's, else the error."""
     current = transaction.client_identity
     if identity.producer_id != current.producer_id:
         # A kept transaction has the id of the replaced instance.
@@ -286,7 +280,7 @@ def _identity_refusal(transaction: Transaction, identity: Identity) -> ErrorCode
 
 
 def end(transaction: Transaction | None, request: EndRequest, producer_id: ProducerId, now_ms: int) -> RequestOutcome:
-    """EndTxn: the reply follows once the decision is in the log; the markers come later."""
+    """The reply follows once the decision is in the log; the markers come later."""
     if not request.transactional_id:
         return RequestOutcome(EndReply(ErrorCode.INVALID_REQUEST))
     if transaction is None:

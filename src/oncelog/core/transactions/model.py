@@ -46,8 +46,8 @@ class InitRequest(NamedTuple):
 class AddRequest(NamedTuple):
     """AddPartitionsToTxn or AddOffsetsToTxn of one transaction, for existing partitions.
 
-    ``client_version`` is 2 for batches from brokers (from version 4), 0 for clients' own requests. ``verify_only``:
-    check whether the partitions are in the transaction and add nothing.
+    ``client_version`` is 2 for batches from brokers (from version 4), 0 for clients. ``verify_only``: check, add
+    nothing.
     """
 
     transactional_id: TransactionalId
@@ -59,6 +59,7 @@ class AddRequest(NamedTuple):
     """The maximum wait for the previous transaction to complete, for a sender that cannot wait as long as a client: a
     broker that asks for many.
     """
+    connection_id: int | None = None  # rises from connection to connection; None for brokers
 
 
 class EndRequest(NamedTuple):
@@ -68,10 +69,11 @@ class EndRequest(NamedTuple):
     identity: Identity
     committed: bool
     client_version: int = 0
+    connection_id: int | None = None
 
 
 class InitReply(NamedTuple):
-    """The reply to InitProducerId; ``ongoing`` is the kept transaction (KIP-939)."""
+    """``ongoing`` is the kept transaction (KIP-939)."""
 
     error_code: ErrorCode
     identity: Identity = NO_IDENTITY
@@ -98,7 +100,7 @@ class VerifyReply(NamedTuple):
 
 
 class EndReply(NamedTuple):
-    """The reply to EndTxn; with Transactions V2 the client's next identity."""
+    """With Transactions V2 it has the client's next identity."""
 
     error_code: ErrorCode
     identity: Identity = NO_IDENTITY
@@ -158,10 +160,7 @@ Record = tuple[bytes, bytes | None]
 @dataclass(slots=True)
 class TransactionDecision:
     """A shard's decision: append ``records`` as one batch and apply each; once they are durable deliver the replies and
-    send the markers.
-
-    ``reply`` is for the caller's token; None parks it until a later decision's ``released``.
-    """
+    send the markers. ``reply`` None parks the caller's token until a later decision's ``released``."""
 
     records: list[Record] = field(default_factory=list)
     reply: Reply | None = None

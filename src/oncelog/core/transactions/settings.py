@@ -20,6 +20,7 @@ class TransactionSettings:
     abort_timed_out_interval_ms: int = 10 * SECOND_MS
     remove_expired_interval_ms: int = HOUR_MS
     two_phase_commit_enable: bool = False
+    refuse_late_requests: bool = False
     concurrent_wait_ms: int = 5 * SECOND_MS
     """How long a request may wait for a completing transaction before it fails with CONCURRENT_TRANSACTIONS."""
     transaction_version: int = TRANSACTIONS_V2
@@ -32,6 +33,7 @@ SETTING_KEYS: Final[dict[str, str]] = {
     "abort_timed_out_interval_ms": "transaction.abort.timed.out.transaction.cleanup.interval.ms",
     "remove_expired_interval_ms": "transaction.remove.expired.transaction.cleanup.interval.ms",
     "two_phase_commit_enable": "transaction.two.phase.commit.enable",
+    "refuse_late_requests": "oncelog.transaction.late.requests.refuse",
     "concurrent_wait_ms": "oncelog.transaction.wait.ms",
 }
 """Field of TransactionSettings → configuration key, Apache Kafka's or ours."""

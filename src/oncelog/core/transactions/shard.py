@@ -1,17 +1,16 @@
 """TransactionShard: a deterministic state machine for the transactions that one ``__transaction_state`` partition
 coordinates.
 
-How the node drives it. Request: call a decide method with a token and the time, append the decision's records to the
-partition's log as one batch, call ``apply`` for each, and once they are durable deliver ``reply`` to the token and
-``released`` to the others and send ``markers``. Failed append: call ``append_failed``. Markers: report each partition
-with a written marker to ``markers_written``, and deleted partitions to ``partitions_deleted``. Time: call ``tick`` at
-``deadline_ms()`` (0: at once) and treat its decision alike. Loading: call ``apply`` for every record of the log in
-order, then ``loaded``; decide nothing before.
+The node calls a decide method with a token and the time, appends the decision's records as one batch, calls ``apply``
+for each, and once they are durable delivers ``reply`` to the token and ``released`` to the others and sends
+``markers``. It reports each partition with a written marker to ``markers_written``, and deleted ones to
+``partitions_deleted``. After a failed append it calls ``append_failed``; at ``deadline_ms()`` it calls ``tick`` and
+treats its decision alike. Loading: ``apply`` for every record of the log in order, then ``loaded``; no decisions
+before.
 
 The rule: only ``apply`` changes persisted state, and the same ``apply`` rebuilds it from the log. Decide methods may
-change soft state: decided but unapplied transitions, parked requests, outstanding markers, timers. Between decide and
-apply a transaction is *pending* and requests for it wait, so that ``apply`` may follow later. The shard reads no clock
-and generates no producer ids.
+change soft state (``soft_state``). Between decide and apply a transaction is *pending* and requests for it wait, so
+that ``apply`` may follow later. The shard reads no clock and generates no producer ids.
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ from oncelog.base.ids import (
 )
 from oncelog.base.invariant import InvariantViolation, invariant
 from oncelog.core.transactions import decisions, transitions
+from oncelog.core.transactions.late_requests import LateRequests
 from oncelog.core.transactions.model import (
     AddRequest,
     MarkersToWrite,
@@ -68,7 +68,7 @@ _EXPIRY = TimerKey(TimerKind.EXPIRY)
 
 
 class TransactionShard:
-    """The transactions of one ``__transaction_state`` partition under one coordinator epoch (its leader epoch)."""
+    """``coordinator_epoch`` is the leader epoch of the partition."""
 
     def __init__(self, partition: int, coordinator_epoch: CoordinatorEpoch, settings: TransactionSettings) -> None:
         self._transactions = TransactionStore()
@@ -80,6 +80,7 @@ class TransactionShard:
         self._pending = PendingTransitions()
         self._timers = Timers()
         self._parking = Parking(self._timers)
+        self._late_requests = LateRequests()
         self._expiry_queue: list[TransactionalId] = []
         self.timed_out = 0
         """The number of transactions aborted by their time-out."""
@@ -94,6 +95,11 @@ class TransactionShard:
         """
         if isinstance(request, AddRequest) and request.verify_only:
             return self.verify_partitions(request)
+        if self.settings.refuse_late_requests:
+            transaction = self._transactions.get(request.transactional_id)
+            late = self._late_requests.refusal(request, None if transaction is None else transaction.identity)
+            if late is not None:
+                return TransactionDecision(reply=late)
         waiting = ParkedRequest(token, request)
         out = TransactionDecision()
         outcome = self._outcome(waiting, producer_id, now_ms)
@@ -166,7 +172,7 @@ class TransactionShard:
         return decisions.decide(transaction, waiting.request, self.settings, producer_id, now_ms)
 
     def _make(self, following: Iterable[Transaction], out: TransactionDecision) -> None:
-        """Decide transitions of one transaction: they are pending until applied."""
+        """The transitions are pending until applied."""
         for transaction in following:
             tid = transaction.transactional_id
             record = record_of(transaction, self.settings)
@@ -180,8 +186,7 @@ class TransactionShard:
         self, markers: MarkersToWrite, partitions: Iterable[TopicPartition], now_ms: int
     ) -> TransactionDecision:
         """Partitions have their marker durably, or no longer need it; the last one completes the transaction. Reports
-        about markers of another transaction or coordinator epoch are ignored. No reply.
-        """
+        about another transaction or coordinator epoch are ignored. No reply."""
         out = TransactionDecision()
         # A late report about an earlier transaction must not complete this one.
         if self._markers.are_current(markers) and self._markers.settle(markers.transactional_id, partitions):
@@ -299,9 +304,7 @@ class TransactionShard:
             self._parking.make_ready(tid)
 
     def loaded(self, now_ms: int) -> TransactionDecision:
-        """End loading: decided transactions continue, open ones keep their start, and the shard accepts decisions. No
-        reply.
-        """
+        """End loading: decided transactions continue, open ones keep their start. No reply."""
         self.is_loaded = True
         out = TransactionDecision()
         for tid, transaction in self._transactions.unpacked():
@@ -319,8 +322,7 @@ class TransactionShard:
 
     def unloaded(self, now_ms: int) -> TransactionDecision:
         """Another broker coordinates these transactions now: refuse parked requests. The shard must not be used
-        afterwards; the coordinator epoch fences markers in flight.
-        """
+        afterwards; the coordinator epoch fences markers in flight."""
         self.is_loaded = False
         self._transactions.clear()
         self._pending.clear()
@@ -351,7 +353,7 @@ class TransactionShard:
 
     @property
     def skipped(self) -> Counter[str]:
-        """Unreadable records by reason; for the node to log."""
+        """Unreadable records by reason, for the node to log; the state of an earlier record stays."""
         return self._transactions.skipped
 
     def describe(self, transactional_id: TransactionalId) -> TransactionDescription | None:
@@ -419,7 +421,7 @@ class TransactionShard:
         }
 
     def check(self) -> None:
-        """Raise InvariantViolation unless all numbered invariants hold. For tests: it traverses everything."""
+        """For tests: it traverses everything. Raises InvariantViolation."""
         for tid, transaction in self._transactions.items():
             invariant(transaction.transactional_id == tid, "a transaction under another's id", transactional_id=tid)
             check_transaction(transaction)

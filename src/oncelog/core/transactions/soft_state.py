@@ -1,19 +1,10 @@
 """Soft state of a transaction shard: deadlines, pending transitions, parked requests, outstanding markers.
 
 None of it is in the log. After a restart every prepared transaction sends all its markers again, and leaders recognise
-markers they already have.
+markers they already have. docs/internals/transactions.md has the invariants, X7 to X12.
 
-*Pending transitions* are decided but not applied (invariant X7). A request for an id with one waits, because neither
-the old nor the new state is certain yet.
-
-*Parked requests* wait for a transaction to complete. A client that gets CONCURRENT_TRANSACTIONS sleeps, usually for 20
-ms or more, while markers take a fraction of that. So a request between Prepare and Complete is parked under its token,
-becomes *ready* when the transaction has completed, is decided again, and fails only at its deadline. A request keeps
-its deadline when it is parked again. Invariant X8: a token is in at most one place.
-
-*Outstanding markers* are the partitions of a prepared transaction without a marker. Before Transactions V2 consecutive
-transactions of an id share their identity, so each set of markers has a *number*: a late report about an earlier
-transaction cannot complete a later one.
+Requests are parked because a client that gets CONCURRENT_TRANSACTIONS sleeps, usually for 20 ms or more, while markers
+take a fraction of that.
 """
 
 from __future__ import annotations
@@ -58,8 +49,6 @@ class PendingTransition(NamedTuple):
 
 
 class PendingTransitions:
-    """Pending transitions by transactional id, in the order of decisions."""
-
     def __init__(self) -> None:
         self._pending: dict[TransactionalId, deque[PendingTransition]] = {}
 
@@ -80,7 +69,6 @@ class PendingTransitions:
         return decided
 
     def drop(self, transactional_id: TransactionalId) -> None:
-        """Drop the transitions of an id whose records could not be appended."""
         self._pending.pop(transactional_id, None)
 
     def clear(self) -> None:
@@ -102,8 +90,6 @@ class ParkedRequest(NamedTuple):
 
 
 class Parking:
-    """Waiting requests by transactional id, in order of arrival."""
-
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
         self._parked: dict[TransactionalId, dict[int, ParkedRequest]] = {}
@@ -129,7 +115,6 @@ class Parking:
             self._timers.schedule(key, deadline_ms)
 
     def make_ready(self, transactional_id: TransactionalId) -> None:
-        """Make the requests that wait for a completed transaction ready."""
         for token, waiting in self._parked.pop(transactional_id, {}).items():
             del self._waits_for[token]
             self._ready[token] = waiting
@@ -146,7 +131,7 @@ class Parking:
         self._timers.cancel(TimerKey(TimerKind.PARKED, token=token))
 
     def remove(self, token: int) -> ParkedRequest | None:
-        """Remove a parked or ready request and its deadline, or return None."""
+        """Remove a parked or ready request and its deadline."""
         self.answered(token)
         transactional_id = self._waits_for.pop(token, None)
         if transactional_id is None:

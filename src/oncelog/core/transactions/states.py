@@ -1,22 +1,8 @@
-"""The states of a transactional id and the table of transitions (KIP-98, KIP-890).
+"""The states of a transactional id and the table of transitions (KIP-98, KIP-890; docs/internals/transactions.md).
 
 A transactional id has one transaction at a time. The first added partition *begins* it (Ongoing). A Prepare record
-*decides* it and is the commit point of the two-phase commit: once it is durable the outcome never changes and the
-client is answered. Then a marker is written to every partition; when all are there the transaction is *complete*. Each
-step is one record in ``__transaction_state``.
-
-The states:
-
-* Empty: initialised, no transaction yet. No partitions, no start time.
-* Ongoing: partitions are being written. The time-out runs (not in two-phase commit). A kept transaction (KIP-939) is
-  Ongoing with a next producer id and epoch: those of the instance that may end it.
-* PrepareCommit, PrepareAbort: decided; markers are being written. Requests of the client wait.
-* CompleteCommit, CompleteAbort: every partition has its marker. No partitions, but still the start time.
-* Dead: expired; its tombstone is in the log and the id is forgotten. Never stored.
-* PrepareEpochFence: the step between Ongoing and PrepareAbort in which a newer instance or the time-out raises the
-  epoch. Never stored: one decision takes both steps.
-
-Ids, bytes and time are elsewhere; ``transitions`` has the changes that go with each transition.
+*decides* it: once it is durable the outcome never changes and the client is answered. Then a marker is written to every
+partition; when all are there the transaction is *complete*. Each step is one record in ``__transaction_state``.
 """
 
 from __future__ import annotations
@@ -28,15 +14,15 @@ from oncelog.records.internal import transaction_records
 
 
 class TransactionState(IntEnum):
-    """A state, by its number in the log."""
-
     EMPTY = 0
     ONGOING = 1
     PREPARE_COMMIT = 2
     PREPARE_ABORT = 3
     COMPLETE_COMMIT = 4
     COMPLETE_ABORT = 5
+    # Never stored: the tombstone is in the log and the id is forgotten.
     DEAD = 6
+    # Never stored: one decision raises the epoch and prepares the abort.
     PREPARE_EPOCH_FENCE = 7
 
 

@@ -1,11 +1,8 @@
 """The transactions of a shard and their ``__transaction_state`` records; ids at rest stay encoded.
 
-A broker may load a million transactional ids, nearly all of them at rest and never used again before they expire. These
-are kept *packed*, as the values of their records (a third of the memory, and no work for the garbage collector), and
-unpacked on access. Transactions changed since the load stay unpacked, because no record has their last epoch.
-
-The store knows records, but no requests, timers or markers. Records of unknown versions or states are skipped and
-counted in ``skipped``: the state of an earlier record stays.
+A broker may load a million transactional ids, nearly all of them at rest and never used again. These are kept *packed*,
+as the values of their records (a third of the memory, and no work for the garbage collector). Transactions changed
+since the load stay unpacked, because no record has their last epoch.
 """
 
 from __future__ import annotations
@@ -26,8 +23,7 @@ from oncelog.records.internal.transaction_records import TransactionValue, Unkno
 
 def value_version(transaction: Transaction, settings: TransactionSettings) -> int:
     """The version of the transaction's record: flexible if the cluster allows it (which keeps a downgrade possible), or
-    if the fixed-width version lacks a needed field.
-    """
+    if the fixed-width version lacks a needed field."""
     needs_tags = transaction.next_identity.producer_id != NO_PRODUCER_ID or (
         transaction.previous_producer_id not in (NO_PRODUCER_ID, transaction.identity.producer_id)
     )
@@ -85,8 +81,6 @@ _STATES: Final = tuple(TransactionState)
 
 
 class TransactionStore:
-    """Transactions by transactional id. An id is either packed or unpacked."""
-
     def __init__(self) -> None:
         self.skipped: Counter[str] = Counter()
         """Unreadable records by reason; for the node to log."""
@@ -160,7 +154,6 @@ class TransactionStore:
         return transaction_of(transactional_id, decoded)
 
     def ids(self) -> list[TransactionalId]:
-        """All ids, unordered."""
         return [*self._packed, *self._live]
 
     def items(self) -> Iterator[tuple[TransactionalId, Transaction]]:

@@ -1,13 +1,11 @@
 """The state of one transactional id as a value, its invariants and its transitions (KIP-98, KIP-360, -890, -939).
 
-The rule: every transition takes a Transaction and returns the next one, without side effects. ``states`` has the table
-of transitions; :func:`follow` rejects all others.
+The rule: every transition takes a Transaction and returns the next one, without side effects. :func:`follow` rejects
+transitions that the table of ``states`` lacks.
 
-Epochs. Clients may use epochs up to 32766 (``EXHAUSTED``); 32767 is reserved so that the coordinator can always fence.
-If the next epoch would be 32767 a new producer id is needed (*rotation*): at once in InitProducerId, and at the end of
-a transaction as the *next* producer id, which takes effect at Complete, because the markers still carry the old one. A
-*kept* transaction (InitProducerId with KeepPreparedTxn) stays Ongoing under its own id and epoch, which the markers
-need, and has those of the instance that may end it as the next ones.
+docs/internals/transactions.md explains epochs, *rotation* to a new producer id once a client has used epoch 32766
+(``EXHAUSTED``), and *kept* transactions. The *next* producer id takes effect at Complete, because markers still carry
+the old one.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ NO_TIMESTAMP: Final = -1
 
 
 class Transaction(NamedTuple):
-    """The state of a transactional id. All but ``last_epoch`` is in the log."""
+    """All but ``last_epoch`` is in the log."""
 
     transactional_id: TransactionalId
     identity: Identity
@@ -55,7 +53,7 @@ class Transaction(NamedTuple):
 
     @property
     def is_kept(self) -> bool:
-        """True if another instance has taken over the open transaction (KIP-939)."""
+        """Another instance has taken over the open transaction (KIP-939)."""
         return self.next_identity.producer_epoch != NO_PRODUCER_EPOCH
 
     @property
@@ -65,7 +63,7 @@ class Transaction(NamedTuple):
 
     @property
     def deadline_ms(self) -> int | None:
-        """When the transaction times out; None if never."""
+        """None if the transaction never times out."""
         if self.state is not TransactionState.ONGOING or self.timeout_ms == NEVER_TIMES_OUT:
             return None
         # Apache Kafka aborts only when more than the time-out has passed.
@@ -105,7 +103,7 @@ def new(transactional_id: TransactionalId, producer_id: ProducerId, now_ms: int)
 
 
 def follow(transaction: Transaction, **changes: object) -> Transaction:
-    """The transaction with ``changes``. Raises InvariantViolation if the table lacks the transition."""
+    """Raises InvariantViolation if the table lacks the transition."""
     # As in Apache Kafka: by default the producer id of the state before.
     changes.setdefault("previous_producer_id", transaction.identity.producer_id)
     following: Transaction = transaction._replace(**changes)  # type: ignore[arg-type]  # each caller's are right
@@ -171,8 +169,7 @@ def prepare(
     transaction: Transaction, *, committed: bool, client_version: int, new_producer_id: ProducerId, now_ms: int
 ) -> Transaction:
     """Decide the transaction. With Transactions V2 its epoch rises, and the markers already carry the new one.
-    ``new_producer_id`` is used if :func:`needs_producer_id`.
-    """
+    ``new_producer_id`` is used if :func:`needs_producer_id`."""
     current = transaction.client_identity
     changes: dict[str, object] = {"last_epoch": transaction.last_epoch}
     if client_version >= TRANSACTIONS_V2:

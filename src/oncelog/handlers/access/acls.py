@@ -1,8 +1,7 @@
 """Access control lists: DescribeAcls, CreateAcls and DeleteAcls, versions 1 to 3 (KIP-140, KIP-290, KIP-373).
 
-Entries are decided one by one, in the order of the request, and as many are committed together as one commit holds. The
-response is sent once all changes are committed and this broker enforces them; other brokers apply them in the same
-order.
+Entries are decided one by one, in order, and as many committed together as one commit holds. The response is sent once
+all changes are committed and this broker enforces them; others apply them in the same order.
 """
 
 from __future__ import annotations
@@ -73,7 +72,6 @@ def _has_authorizer(context: Context) -> bool:
 
 
 def _change_refusal(context: Context) -> Refusal | None:
-    """The reason why the requester may not change ACLs; None if it may."""
     if not context.allows_cluster(Operation.ALTER):
         return CLUSTER_DENIED
     return None if _has_authorizer(context) else _DISABLED
@@ -82,7 +80,7 @@ def _change_refusal(context: Context) -> Refusal | None:
 def _change_in_parts(
     bindings: Sequence[AclBinding], change: _Change, verb: str, context: Context
 ) -> Steps[list[bool | Refusal]]:
-    """Change entries, as many at a time as one commit takes, and log each change. Returns the outcome of each entry."""
+    """Returns the outcome of each entry."""
     outcomes: list[bool | Refusal] = []
     while len(outcomes) < len(bindings):
         if outcomes:

@@ -37,14 +37,13 @@ _USER: Final = "User"
 
 
 def _is_identified(context: Context) -> bool:
-    """True if the listener authenticated the client, so that it could be given tokens."""
+    """True if the listener authenticated the client: it could have tokens."""
     if context.security_protocol is SecurityProtocol.SSL:
         return context.principal != ANONYMOUS
     return context.security_protocol.has_sasl
 
 
 def _token_error(context: Context) -> ErrorCode:
-    """The error for every request that may ask about tokens."""
     if _is_identified(context):
         return ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
     return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
@@ -56,7 +55,7 @@ def _no_time(error: ErrorCode) -> int:
 
 
 def create(request: CreateDelegationTokenRequest, context: Context) -> CreateDelegationTokenResponse:
-    """Refuse, and name the owner and the requester that the token would have had."""
+    """Refuse, naming the owner and the requester that the token would have had."""
     requester_type, _, requester_name = context.principal.partition(":")
     owner_type, owner_name = requester_type, requester_name
     if request.owner_principal_name:

@@ -1,7 +1,6 @@
 """SaslHandshake (0 to 1; KIP-43, KIP-152) and SaslAuthenticate (0 to 2; KIP-152, KIP-368) outside a login.
 
-Logins are decided in ``oncelog.node.requests.logins``. Requests arrive here on a listener without SASL, or after the
-login.
+``oncelog.node.requests.logins`` decides logins. Requests arrive here on a listener without SASL, or after the login.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """SCRAM credentials of users (KIP-554): DescribeUserScramCredentials and AlterUserScramCredentials, version 0.
 
-The client salts the password, which never reaches the broker; a response never contains a salt or a key. Credentials
-are stored with the user's other configs in the tree.
+The client salts the password, which never reaches the broker; no response contains a salt or a key. Credentials are in
+the tree with the user's other configs.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ DESCRIBE_ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 
 def describe(request: DescribeUserScramCredentialsRequest, context: Context) -> DescribeUserScramCredentialsResponse:
-    """Describe the named users, or every user with a credential."""
     if not context.allows_cluster(Operation.DESCRIBE):
         return _denied(request)
     image = context.cluster.image
@@ -130,7 +129,7 @@ Change = ScramCredentialDeletion | ScramCredentialUpsertion
 
 
 def alter(request: AlterUserScramCredentialsRequest, context: Context) -> Steps[AlterUserScramCredentialsResponse]:
-    """Change each user's credential; users are accepted or refused one by one."""
+    """Users are accepted or refused one by one."""
     requested: list[Change] = [*request.deletions, *request.upsertions]
     if not context.allows_cluster(Operation.ALTER):
         return _altered([change.name for change in requested], [CLUSTER_DENIED for _ in requested])

@@ -1,7 +1,7 @@
 """The audit record of an administrative end of a transaction: one line of JSON. Not an API.
 
-A record is complete: who, from where, which transaction, what was checked, the outcome, when. It is made where the
-decision is made, and the runtime writes it (``docs/internals/hanging-transactions.md`` lists the fields).
+It is made where the decision is made, is complete, and is written by the runtime
+(``docs/internals/hanging-transactions.md`` lists the fields).
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ class AuditRecord:
     details: Mapping[str, Value] = field(default_factory=dict)
 
     def line(self) -> bytes:
-        """The line, with its end."""
         content = {
             "time": timestamp(self.time_ms),
             "time_ms": self.time_ms,

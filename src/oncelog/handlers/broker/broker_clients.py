@@ -22,7 +22,7 @@ def broker_client_id(broker_id: BrokerId, purpose: str) -> str:
 
 
 def claims_to_be_broker(context: Context) -> bool:
-    """True if a request's client id is that of a broker which is, or once was, registered in this cluster."""
+    """True if the client id is that of a broker which is, or once was, registered in this cluster."""
     match = _CLIENT_ID.fullmatch(context.client_id or "")
     if match is None:
         return False
@@ -34,8 +34,8 @@ def claims_to_be_broker(context: Context) -> bool:
 def is_trusted_broker(context: Context) -> bool:
     """True if a request claims to be a broker's and has ClusterAction.
 
-    Our brokers send each other requests that Apache Kafka's do not (ListTransactions, DescribeTransactions), or only as
-    super users (ListOffsets). ClusterAction is enough for these from a broker, and from no other client.
+    This is enough from a broker, and no other client, for requests that Apache Kafka's brokers do not send each other
+    (ListTransactions, DescribeTransactions) or only as super users (ListOffsets).
     """
     return claims_to_be_broker(context) and context.allows_silently(
         Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME

@@ -82,7 +82,8 @@ class Context:
 
     def allows(self, operation: Operation, resource: ResourceType, name: str, count: int = 1) -> bool:
         """True if the requester may do ``operation`` on the resource, which ``count`` items of the request name.
-        Denials are logged: check only what the requester has asked for."""
+        Denials are logged: check only what was asked for.
+        """
         allowed = self.authoriser.allows(self.principal, self.client_host, operation, resource, name)
         if self.access_log is not None:
             self.access_log.decided(self, operation, resource, name, count, allowed=allowed)
@@ -101,8 +102,9 @@ class Context:
         return self.allows(operation, ResourceType.TRANSACTIONAL_ID, transactional_id)
 
     def allows_silently(self, operation: Operation, resource: ResourceType, name: str) -> bool:
-        """Like :meth:`allows`, without an entry in the access log: for checks whose denial withholds nothing that was
-        asked for (which resources to list, what else is allowed, a right that another one may replace)."""
+        """Like :meth:`allows`, without an access log entry: for checks whose denial withholds nothing asked for (which
+        resources to list, what else is allowed, a right that another one may replace).
+        """
         return self.authoriser.allows(self.principal, self.client_host, operation, resource, name)
 
     def allows_cluster_silently(self, operation: Operation) -> bool:

@@ -1,4 +1,4 @@
-"""Leaders in responses: leader hints beside an error (KIP-951), reachable brokers, and the wait for an election."""
+"""Leaders in responses: leader hints (KIP-951), reachable brokers, and the wait for an election."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class LeaderHint(NamedTuple):
 
 
 def leader_hint(partition: TopicPartition, error_code: int, context: Context) -> LeaderHint | None:
-    """The current leader to return beside an error; None if the error or the partition has none to name."""
+    """The current leader, if there is one and the error calls for it."""
     if error_code not in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
         return None
     image = context.cluster.image.partition(partition)
@@ -34,7 +34,7 @@ def leader_hint(partition: TopicPartition, error_code: int, context: Context) ->
 
 
 def add_endpoint(endpoints: list[Any], kind: type, broker_id: BrokerId, context: Context) -> None:
-    """Add a broker's address to a response once; ``kind`` is the response's class for it."""
+    """Add a broker's address to a response, once, as a ``kind``."""
     broker = context.cluster.image.brokers.get(broker_id)
     if broker is None or any(node.node_id == broker_id for node in endpoints):
         return

@@ -1,7 +1,5 @@
 """Limits that handlers check: client quotas of Fetch, of topic creation and deletion (KIP-599), and the replication
-throttle (KIP-73).
-
-All other quotas are the dispatcher's, which knows the cost of a request and its response.
+throttle (KIP-73). The dispatcher checks all others: it knows the cost of request and response.
 """
 
 from __future__ import annotations
@@ -24,18 +22,17 @@ class Requester(Protocol):
 
 
 class ClientLimits(Protocol):
-    """The client quotas as of the last change applied."""
-
     @property
     def enabled(self) -> bool:
         """False while no quota of users and client ids is set: nothing has to be counted."""
 
     def max_fetch_bytes(self, requester: Requester) -> int | None:
-        """The most bytes of a Fetch response: a larger one would be throttled for certain, and never be sent."""
+        """The most bytes of a Fetch response: a larger one would be throttled and never sent."""
 
     def fetched(self, requester: Requester, size_bytes: int) -> int:
-        """Count the response of a Fetch and the request's time. Returns 0, or the milliseconds that the client has to
-        wait; then nothing was counted and no records may be returned."""
+        """Count a Fetch's response and time. Returns 0, or the milliseconds that the client has to wait; then nothing
+        was counted and no records may be returned.
+        """
 
     def charge(self, requester: Requester, partitions: int, *, strict: bool) -> Charge:
         """Charge partitions that are about to be created or deleted (KIP-599)."""
@@ -44,8 +41,8 @@ class ClientLimits(Protocol):
 class PartitionCharges:
     """The partitions that a request creates or deletes; each topic is charged once, however often it is decided.
 
-    ``strict``: the version knows THROTTLING_QUOTA_EXCEEDED, and is refused with it once the bucket is overdrawn. Older
-    versions get what they ask for, and wait.
+    ``strict``: the version knows THROTTLING_QUOTA_EXCEEDED, its refusal once the bucket is overdrawn. Older versions
+    get what they ask for, and wait.
     """
 
     def __init__(self, limits: ClientLimits, requester: Requester, *, strict: bool) -> None:
@@ -75,8 +72,6 @@ class PartitionCharges:
 
 
 class ReplicationLimit(Protocol):
-    """The throttle of followers' fetches from partitions led here."""
-
     def holds_back(self, partition: TopicPartition, now_ms: int) -> bool:
         """True while an out-of-sync replica has to wait."""
 

@@ -35,10 +35,9 @@ CLUSTER_DENIED: Final = Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster
 
 
 def committed(decide: Callable[[], Decided[T]], *, dry_run: bool = False) -> Steps[Sequence[T | Refusal]]:
-    """Call ``decide`` with the newest image until its operations are committed. Returns its outcomes; each is refused
-    with ``UNAVAILABLE`` if the tree cannot be changed, or with ``CONTENDED`` after too many conflicts.
-
-    ``dry_run``: decide without a commit.
+    """Call ``decide`` with the newest image until its operations are committed; with ``dry_run`` only decide. Returns
+    its outcomes, all refused with ``UNAVAILABLE`` if the tree cannot be changed, or ``CONTENDED`` after too many
+    conflicts.
     """
     decided = decide()
     for _ in range(ATTEMPTS):
@@ -56,7 +55,7 @@ def committed(decide: Callable[[], Decided[T]], *, dry_run: bool = False) -> Ste
 def committed_in_batches(
     batches: Iterable[Sequence[Item]], decide: Callable[[Sequence[Item]], Decided[T]], *, dry_run: bool = False
 ) -> Steps[Sequence[T | Refusal]]:
-    """Decide and commit each batch of items in turn, on the image that the batch before left. Returns all outcomes."""
+    """Decide and commit each batch in turn, on the image that the one before left. Returns all outcomes."""
     outcomes: list[T | Refusal] = []
     for number, batch in enumerate(batches):
         if number:

@@ -1,8 +1,4 @@
-"""The four ports through which a handler sees its broker; the node's collaborators implement them.
-
-A handler gets the log of a partition that this broker leads (KIP-320), or, for reads only, of one that it follows
-(KIP-392).
-"""
+"""The four ports through which a handler sees its broker; the node's collaborators implement them."""
 
 from __future__ import annotations
 
@@ -37,9 +33,9 @@ if TYPE_CHECKING:
 
 
 class LeaderLog:
-    """A partition's log, the epoch in which this broker leads it, and its replicas as the leader sees them.
+    """A partition's log, the epoch in which this broker leads it (KIP-320), and its replicas as the leader sees them.
 
-    Valid within one step of the loop only: leadership may move in a wait, so resolve it again afterwards.
+    Valid within one step of the loop: leadership may move in a wait, so resolve it again afterwards.
     """
 
     __slots__ = ("leader_epoch", "log", "partition", "replicas")
@@ -54,8 +50,7 @@ class LeaderLog:
 
     @property
     def appended_end(self) -> Offset | None:
-        """The log end offset, while its last records wait only for this broker's disk and cannot be read yet; else
-        None."""
+        """The log end offset, while its last records wait only for this broker's disk; else None."""
         log, replicas = self.log, self.replicas
         # If other replicas have to have the records, or come into sync first, acks=1 promises nothing about them.
         if log.high_watermark >= log.log_end_offset or replicas.in_sync_count > 1 or not replicas.has_enough_in_sync():
@@ -63,16 +58,15 @@ class LeaderLog:
         return log.log_end_offset
 
     def has_reached_epoch_start(self) -> bool:
-        """True once the high watermark has passed the start of the leader's epoch. Until then the readable end can be
-        lower than one that the previous leader returned (KIP-207)."""
+        """True once the high watermark has passed the start of the leader's epoch. Until then the readable end may be
+        lower than one that the previous leader returned (KIP-207).
+        """
         return self.replicas.high_watermark >= self.replicas.epoch_start
 
 
 class FollowerLog:
     """A partition's log that this broker follows, with the leader epoch of its fetches. It may only be read, up to the
-    high watermark that the leader sent last; the leader may have committed more.
-
-    Valid within one step of the loop only.
+    high watermark that the leader sent last; the leader may have committed more. Valid within one step of the loop.
     """
 
     __slots__ = ("leader_epoch", "log")
@@ -110,15 +104,16 @@ class Partitions(Protocol):
     ) -> LeaderLog | ErrorCode:
         """The log of a partition that this broker leads, or the error to answer.
 
-        ``current_leader_epoch`` is the client's belief (−1: not given). Every replica checks it before it answers that
-        it does not lead: an older epoch is fenced, a newer one unknown.
+        ``current_leader_epoch`` is the client's belief (−1: not given). Any replica checks it first: an older epoch is
+        fenced, a newer one unknown.
         """
 
     def follower_log(
         self, partition: TopicPartition, current_leader_epoch: int = NO_LEADER_EPOCH
     ) -> FollowerLog | ErrorCode:
-        """The log of a partition that this broker follows, readable up to its high watermark (KIP-392), or the error to
-        answer. ``current_leader_epoch`` as for :meth:`leader_log`."""
+        """The log of a partition that this broker follows, readable up to its high watermark (KIP-392), or the error;
+        ``current_leader_epoch`` as for :meth:`leader_log`.
+        """
 
     def replica_size_bytes(self, partition: TopicPartition) -> int | None:
         """Bytes of this broker's replica, led or not; None if it has no replica."""
@@ -132,9 +127,9 @@ class Partitions(Protocol):
     def replica_fetched(
         self, leader_log: LeaderLog, replica: BrokerId, broker_epoch: int, offset: Offset, log_start_offset: Offset
     ) -> None:
-        """Record that a follower, whose log begins at ``log_start_offset``, fetches from ``offset`` and so has
-        everything before it. ``broker_epoch`` is its registration (−1: not given). May move the high watermark and the
-        in-sync set."""
+        """Record that a follower, whose log begins at ``log_start_offset``, has everything before ``offset``.
+        ``broker_epoch`` is its registration (−1: not given). May move the high watermark and the in-sync set.
+        """
 
     @property
     def change_position(self) -> int:
@@ -167,8 +162,6 @@ class Groups(Protocol):
 
 
 class Transactions(Protocol):
-    """The transaction coordinators of this broker, and the markers on its partitions."""
-
     def shards(self) -> Iterable[TransactionShard]: ...
 
     def is_loading(self) -> bool:
@@ -187,12 +180,14 @@ class Transactions(Protocol):
         """The high watermarks at which the coordinators' state of the ids is durable, without those already reached."""
 
     def take_part(self, request: AddRequest) -> bool:
-        """True if a durable decision of a coordinator on this broker says that the partitions take part in the
-        transaction. False decides nothing: ask the coordinator, which may have to wait."""
+        """True if a durable decision of a coordinator on this broker says that the partitions take part. False decides
+        nothing: ask the coordinator, which may wait.
+        """
 
     def write_marker(self, leader_log: LeaderLog, marker: Marker) -> Offset:
-        """Append the marker that ends a transaction, and make its offsets visible or drop them. Returns the high
-        watermark at which the marker is durable. Raises ``AppendRefused`` or OSError."""
+        """Append the marker that ends a transaction; its offsets become visible or are dropped. Returns the high
+        watermark at which it is durable. Raises ``AppendRefused`` or OSError.
+        """
 
     def verification_failed(self, partition_count: int) -> None:
         """Count transactional writes refused because the coordinator does not know the partitions (KIP-890)."""
@@ -238,8 +233,6 @@ class ClusterView(Protocol):
 
 
 class Ports(NamedTuple):
-    """All four ports, as a node passes them to its requests."""
-
     partitions: Partitions
     groups: Groups
     transactions: Transactions

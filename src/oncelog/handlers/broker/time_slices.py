@@ -29,7 +29,7 @@ def needs_slices(count: int) -> bool:
 
 
 def run_in_slices(items: Sequence[T], work: Callable[[Sequence[T]], None], partitions: Partitions) -> Steps[None]:
-    """Do ``work`` on all items; on many items slice by slice, with other requests in between."""
+    """Do ``work`` on all items; on many, slice by slice."""
     if not needs_slices(len(items)):
         work(items)
         return
@@ -42,8 +42,6 @@ def run_in_slices(items: Sequence[T], work: Callable[[Sequence[T]], None], parti
 
 
 class SliceBudget:
-    """Counts the items of a slice: ``if budget.spent(1): yield NextSlice()``."""
-
     __slots__ = ("_count", "_partitions")
 
     def __init__(self, partitions: Partitions) -> None:

@@ -1,8 +1,8 @@
 """The waits of handlers.
 
-A handler that waits is a generator: it yields one of these, is resumed with the outcome named in its docstring, and
-returns the response. The node drives it, so a handler knows neither loop nor thread. Later requests of the connection
-are not decided meanwhile, unless ``holds_connection`` is False. Two waits with the same contents are not equal.
+A handler that waits is a generator: it yields one of these, is resumed with the outcome in its docstring, and returns
+the response. The node drives it: a handler knows neither loop nor thread. Later requests of the connection are not
+decided meanwhile, unless ``holds_connection`` is False. Two waits with the same contents are not equal.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class UntilDurable(Wait):
 class UntilReadable(Wait):
     """Wait until ``ready(changed)`` is true or ``deadline_ms`` passes. Resumed with None.
 
-    ``ready`` is called with the changed partitions whenever some of ``partitions`` have new readable data, were
-    truncated or disappeared. ``gives_way``: ends when the client sends another request on the connection.
-    ``ends_with_client``: ends when the client has closed.
+    ``ready`` gets the changed partitions whenever some of ``partitions`` have new readable data, were truncated or
+    disappeared. ``gives_way``: ends with the client's next request on the connection. ``ends_with_client``: ends when
+    the client has closed.
     """
 
     partitions: Sequence[TopicPartition] | None
@@ -61,10 +61,9 @@ class UntilReadable(Wait):
 class Coordinate(Wait):
     """Decide in the shard that coordinates ``group_id``.
 
-    ``decide(shard, token, now_ms)`` returns a decision. Its records are appended, applied and made durable; then the
-    handler is resumed with the reply, at once or when a later decision releases ``token``. Raises
-    ``CoordinatorRefusal(error_code)`` inside the handler if this broker does not coordinate the group, is still
-    loading, or could not append.
+    ``decide(shard, token, now_ms)`` returns a decision, whose records are appended, applied and made durable. Resumed
+    with the reply, at once or when a later decision releases ``token``. Raises ``CoordinatorRefusal(error_code)``
+    inside the handler if this broker does not coordinate the group, is still loading, or could not append.
     """
 
     group_id: GroupId
@@ -76,7 +75,7 @@ class Coordinate(Wait):
 
 @dataclass(slots=True, eq=False)
 class Transact(Wait):
-    """Decide ``request`` in the shard that coordinates its transactional id; otherwise like :class:`Coordinate`.
+    """Decide ``request`` in the shard that coordinates its transactional id, like :class:`Coordinate`.
 
     A reply ``NeedsProducerId`` asks for a new id (:class:`UntilProducerId`) and another decision with it.
     """
@@ -88,9 +87,8 @@ class Transact(Wait):
 
 @dataclass(slots=True, eq=False)
 class TransactEach(Wait):
-    """Decide several requests side by side: one that waits for its transaction to complete delays no other.
-
-    Resumed with a list when all are decided: the reply or the ``CoordinatorRefusal`` of each, in order.
+    """Decide several requests side by side: one that waits for its transaction to complete delays no other. Resumed
+    with the reply or the ``CoordinatorRefusal`` of each, in order.
     """
 
     requests: Sequence[Transact]
@@ -98,10 +96,9 @@ class TransactEach(Wait):
 
 @dataclass(slots=True, eq=False)
 class AddToTransaction(Wait):
-    """Add partitions to a transaction, or verify that they take part, wherever its coordinator is.
-
-    Resumed with a durable ``AddReply`` or ``VerifyReply``. Raises ``CoordinatorRefusal(error_code)`` inside the handler
-    if the coordinator cannot be found or reached, or refuses.
+    """Add partitions to a transaction, or verify that they take part, wherever its coordinator is. Resumed with a
+    durable ``AddReply`` or ``VerifyReply``. Raises ``CoordinatorRefusal(error_code)`` inside the handler if the
+    coordinator cannot be reached, or refuses.
     """
 
     request: AddRequest
@@ -110,7 +107,8 @@ class AddToTransaction(Wait):
 @dataclass(slots=True, eq=False)
 class UntilMarked(Wait):
     """Wait until no decided transaction of ``producer_ids``, on any coordinator, lacks its marker on ``partition``.
-    Resumed with True, or with False if ``deadline_ms`` passes first or a coordinator cannot be asked."""
+    Resumed with True; False after ``deadline_ms`` or if a coordinator cannot be asked.
+    """
 
     partition: TopicPartition
     producer_ids: frozenset[ProducerId]
@@ -122,8 +120,8 @@ class UntilMarked(Wait):
 @dataclass(slots=True, eq=False)
 class UntilConfirmed(Wait):
     """Wait for proof that no other broker had begun to lead ``partitions`` when the wait began. Resumed with the errors
-    of the others: NOT_LEADER_OR_FOLLOWER if a broker has, REQUEST_TIMED_OUT if that is still unknown at
-    ``deadline_ms``."""
+    of the others: NOT_LEADER_OR_FOLLOWER, or REQUEST_TIMED_OUT if unknown at ``deadline_ms``.
+    """
 
     partitions: Sequence[TopicPartition]
     deadline_ms: int
@@ -131,9 +129,10 @@ class UntilConfirmed(Wait):
 
 @dataclass(slots=True, eq=False)
 class AskCoordinator(Wait):
-    """Ask the coordinator of ``transactional_id``, on any broker, about the transaction of ``identity`` on
-    ``partition``. Resumed with a ``Finding``, or None if the coordinator cannot be asked. Another broker's answer may
-    be outdated on arrival: check the partition again."""
+    """Ask the coordinator of ``transactional_id``, on any broker, about ``identity``'s transaction on ``partition``.
+    Resumed with a ``Finding``, or None if it cannot be asked. Another broker's answer may be outdated on arrival: check
+    the partition again.
+    """
 
     transactional_id: TransactionalId
     identity: Identity
@@ -142,26 +141,28 @@ class AskCoordinator(Wait):
 
 @dataclass(slots=True, eq=False)
 class FindTransactionalId(Wait):
-    """Ask all coordinators for the transactional id of a producer's transaction that is open or completing. Resumed
-    with the id, or None if no coordinator knows one. Raises ``CoordinatorRefusal(error_code)`` inside the handler if
-    none that answered knows it and one cannot be asked."""
+    """Ask all coordinators for the transactional id of a producer's open or completing transaction. Resumed with it, or
+    None if no coordinator knows one. Raises ``CoordinatorRefusal(error_code)`` inside the handler if none knows it and
+    one cannot be asked.
+    """
 
     producer_id: ProducerId
 
 
 @dataclass(slots=True, eq=False)
 class CommitMetadata(Wait):
-    """Change the coordination tree atomically. Resumed with a ``CommitOutcome``: COMMITTED (the cluster image has the
-    change; logs are created, altered or marked for deletion), CONFLICT (read the image and decide again) or
-    UNAVAILABLE."""
+    """Change the coordination tree atomically. Resumed with a ``CommitOutcome``: COMMITTED (the image has the change;
+    logs are created, altered or marked for deletion), CONFLICT (read the image and decide again) or UNAVAILABLE.
+    """
 
     operations: Sequence[Operation]
 
 
 @dataclass(slots=True, eq=False)
 class ReadNodes(Wait):
-    """Read nodes of the coordination tree that the cluster's image does not have. Resumed with the values of existing
-    nodes by path, or None if the tree cannot be read."""
+    """Read nodes of the tree that the image lacks. Resumed with the values of existing nodes by path, or None if the
+    tree cannot be read.
+    """
 
     paths: Sequence[str]
 
@@ -173,22 +174,25 @@ class UntilProducerId(Wait):
 
 @dataclass(slots=True, eq=False)
 class UntilElected(Wait):
-    """Wait until ``ready()`` is true, called whenever the cluster's image or ``ClusterView.failed_brokers`` changes.
-    Resumed with None. A broker counts as lost for half a second at most, which bounds the wait."""
+    """Wait until ``ready()``, called when the image or ``ClusterView.failed_brokers`` changes. Resumed with None. A
+    broker counts as lost for half a second at most, which bounds the wait.
+    """
 
     ready: Callable[[], bool]
 
 
 @dataclass(slots=True, eq=False)
 class NextSlice(Wait):
-    """Let other connections run: a request of tens of thousands of items works in slices of a few milliseconds. Resumed
-    with None. Everything may change between two slices, so an atomic decision stays within one."""
+    """Let other connections run: a request of tens of thousands of items works in slices of milliseconds. Resumed with
+    None. Anything may change in between, so an atomic decision stays within one.
+    """
 
 
 @dataclass(slots=True, eq=False)
 class Answer(Wait):
-    """Send ``response`` now. The handler then goes on beside later requests of its connection, even if that closes, and
-    returns None. Resumed with None."""
+    """Send ``response`` now. The handler goes on beside later requests of its connection, even if that closes, and
+    returns None. Resumed with None.
+    """
 
     response: Any
 
@@ -207,8 +211,9 @@ class Lane(IntEnum):
 @dataclass(slots=True, eq=False)
 class Offload(Wait):
     """Wait until a worker has driven ``steps`` to their end, after earlier work in the same ``lane``. Resumed with
-    their result; their exceptions are raised inside the handler. The steps touch nothing but their arguments, and are
-    dropped between two of them if the request is gone."""
+    their result; their exceptions are raised inside the handler. They touch only their arguments, and are dropped
+    between two steps if the request is gone.
+    """
 
     steps: Generator[None, None, Any]
     lane: Lane = Lane.LARGE

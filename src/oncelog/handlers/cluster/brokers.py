@@ -1,11 +1,11 @@
 """The brokers of the cluster.
 
-DescribeCluster, versions 0 to 2 (KIP-700, KIP-919, KIP-1073), returns the cluster id, the controller and the brokers.
-Clients cannot reach a controller here. On request it also lists fenced brokers, and brokers that are down (as fenced,
-at their last address), but never unregistered ones.
+DescribeCluster, versions 0 to 2 (KIP-700, KIP-919, KIP-1073), returns the cluster id, the controller, which clients
+cannot reach here, and the brokers. On request it also lists fenced ones, and those that are down (as fenced, at their
+last address), but never unregistered ones.
 
-UnregisterBroker, version 0 (KIP-631), removes a broker that is down for good. Any broker can carry it out: it marks the
-permanent record of the other as unregistered, unless that broker has registered again in the meantime.
+UnregisterBroker, version 0 (KIP-631), removes a broker that is down for good. Any broker marks its permanent record as
+unregistered, unless it has registered again in the meantime.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def describe(request: DescribeClusterRequest, context: Context) -> DescribeClust
 
 
 def _brokers(context: Context, *, with_fenced: bool) -> Iterator[DescribeClusterBroker]:
-    """The brokers on the client's listener, in order of their ids."""
+    """The brokers on the client's listener, by id."""
     image = context.cluster.image
     for broker_id in sorted({*image.broker_records, *image.brokers} if with_fenced else image.brokers):
         live = image.brokers.get(broker_id)

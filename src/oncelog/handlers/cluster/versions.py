@@ -2,8 +2,8 @@
 
 ApiVersions, versions 0 to 5 (KIP-35, KIP-511, KIP-584), returns the version range of every API, from the registry, and
 the feature levels. A request in an unknown version of ApiVersions is answered in version 0, with UNSUPPORTED_VERSION
-and the known versions of ApiVersions (``unsupported_version``), so that the client asks again. From version 5 on, a
-client names the broker and the cluster that it expects: any other broker answers REBOOTSTRAP_REQUIRED (KIP-1242).
+and the known versions, so that the client asks again. From version 5 on, a client names the broker and cluster that it
+expects: any other answers REBOOTSTRAP_REQUIRED (KIP-1242).
 
 UpdateFeatures, versions 0 to 2 (KIP-584, KIP-1022), sets the finalized levels of features, all or none.
 """
@@ -69,7 +69,7 @@ def describe(request: ApiVersionsRequest, context: Context) -> ApiVersionsRespon
 
 
 def is_valid(request: ApiVersionsRequest, version: int) -> bool:
-    """True if what the request says of the client, and of the broker it expects, is well-formed."""
+    """True if what the request says of the client and the expected broker is well-formed."""
     if version >= _EXPECTED_BROKER_SINCE and (request.cluster_id is None) != (request.node_id == _NO_BROKER):
         return False
     return version < _SOFTWARE_SINCE or bool(
@@ -88,14 +88,13 @@ def _expects_another_broker(request: ApiVersionsRequest, context: Context) -> bo
 
 
 def unsupported_version() -> ApiVersionsResponse:
-    """The answer, encoded in version 0, to an unknown version of ApiVersions."""
+    """The answer to an unknown version of ApiVersions, encoded in version 0."""
     api = BY_KEY[ApiVersionsRequest.API_KEY]
     version = ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[version])
 
 
 def _with_legacy() -> list[ApiVersion]:
-    """The version ranges, extended by the older versions of the legacy protocol."""
     from oncelog.handlers.legacy_registry import LEGACY_BY_KEY
 
     return [
@@ -131,7 +130,6 @@ _LAST_WITH_RESULTS: Final = 1
 
 
 def update(request: UpdateFeaturesRequest, context: Context) -> Steps[UpdateFeaturesResponse]:
-    """Change the levels; with ``validate_only`` decide without a change."""
     if not context.allows_cluster(Operation.ALTER):
         return with_outcome(UpdateFeaturesResponse(), CLUSTER_DENIED)
     # Version 0 can only raise levels, whatever it says of downgrades, as in Apache Kafka.

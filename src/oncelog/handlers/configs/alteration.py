@@ -53,7 +53,7 @@ ALTER_INCREMENTALLY_ERRORS: Final = ALTER_ERRORS
 
 
 def _changed(alterations: Sequence[Alteration], context: Context, *, dry_run: bool) -> Steps[Sequence[Refusal | None]]:
-    """Apply alterations, many in one commit. Returns the outcome of each, in their order."""
+    """Apply alterations, many in one commit. Returns the outcome of each."""
     denied = {
         alteration.resource: denial(context, Operation.ALTER_CONFIGS, *alteration.resource)
         or _unusable_login(alteration)
@@ -79,7 +79,6 @@ def _changed(alterations: Sequence[Alteration], context: Context, *, dry_run: bo
 def _responses(
     alterations: Sequence[Alteration], outcomes: Sequence[Refusal | None], response: Callable[..., _A]
 ) -> list[_A]:
-    """The answer to each alteration; ``response`` is the API's message."""
     return [
         with_outcome(response(resource_type=alteration.resource.type, resource_name=alteration.resource.name), outcome)
         for alteration, outcome in zip(alterations, outcomes, strict=True)
@@ -104,7 +103,6 @@ def _unusable_login(alteration: Alteration) -> Refusal | None:
 
 
 def denial(context: Context, operation: Operation, resource_type: int, name: str) -> Refusal | None:
-    """The refusal of an operation on a resource's configs; None if it is allowed."""
     if resource_type == ConfigResourceType.TOPIC:
         return None if context.allows_topic(operation, name) else _TOPIC_DENIED
     if resource_type == ConfigResourceType.GROUP:

@@ -38,7 +38,7 @@ DESCRIBE_ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 
 def describe(request: DescribeClientQuotasRequest, context: Context) -> DescribeClientQuotasResponse:
-    """The entities that match the filter, with their own quotas and not the inherited ones."""
+    """The entities that match, with their own quotas, not inherited ones."""
     if not context.allows_cluster(Operation.DESCRIBE_CONFIGS):
         return _refused(Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     components = [(component.entity_type, component.match_type, component.match) for component in request.components]
@@ -74,7 +74,6 @@ _ENTITY_BYTES: Final = 512
 
 
 def alter(request: AlterClientQuotasRequest, context: Context) -> Steps[AlterClientQuotasResponse]:
-    """Apply each entity's changes. Returns one outcome for each entity."""
     if not context.allows_cluster(Operation.ALTER_CONFIGS):
         denied = [with_outcome(EntryResult(entity=entry.entity), CLUSTER_DENIED) for entry in request.entries]
         return AlterClientQuotasResponse(entries=denied)

@@ -173,7 +173,7 @@ class _Describer:
         )
 
     def _loggers(self, name: str) -> Sequence[Entry]:
-        """Always empty: log levels cannot be changed through the protocol here."""
+        """Always empty: the protocol cannot change log levels here."""
         if not name:
             raise Refused(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
         broker_id = self._context.cluster.broker_id
@@ -197,13 +197,11 @@ class _Describer:
         ]
 
     def _defaults(self, key: ConfigKey) -> list[Synonym]:
-        """The sources of a group's key that the group does not set: the broker's key, or its default."""
         if key.synonym is not None:
             return self._config.synonyms(key.synonym)
         return [Synonym(key.name, key.default, Source.DEFAULT)]
 
     def _own_entry(self, key: ConfigKey, configs: Mapping[str, str], source: Source, synonyms: list[Synonym]) -> Entry:
-        """An entry of a resource that sets the key itself or inherits the broker's value."""
         value = self._config.get(key.synonym) if key.synonym else key.default_value()
         if key.name in configs:
             value = key.parse(configs[key.name])

@@ -1,6 +1,5 @@
-"""ListConfigResources, versions 0 to 1 (KIP-714, KIP-1142): the resources that have configs to describe.
-
-Version 0 lists client metrics subscriptions only; version 1 the requested types, or all.
+"""ListConfigResources, versions 0 to 1 (KIP-714, KIP-1142): the resources that have configs to describe. Version 0
+lists client metrics subscriptions only; version 1 the requested types, or all.
 """
 
 from __future__ import annotations

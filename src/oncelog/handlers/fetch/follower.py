@@ -1,7 +1,6 @@
-"""Fetches of a follower within its session, which read only partitions that may have news.
-
-``core.sessions.pending_partitions`` has the rule. Everything else is as in other fetches: records up to the log end
-offset, the high watermark, errors; the response is sent when a partition has news, or after ``max_wait_ms``.
+"""Fetches of a follower within its session, which read only partitions that may have news (rule:
+``core.sessions.pending_partitions``). The rest is as in other fetches: the response is sent when a partition has news,
+or after ``max_wait_ms``.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ Pending = PendingPartitions[PartitionKey, FetchPartition]
 
 
 def read_pending(request: FetchRequest, context: Context, session: FetchSession, pending: Pending) -> Steps[FetchReads]:
-    """Read the pending partitions of a follower's session, or wait for some."""
     follower = _FollowerSession(request, context, session, pending)
     deadline_ms = context.now_ms + request.max_wait_ms
     reads = yield from follower.read()
@@ -64,11 +62,9 @@ class _FollowerSession:
         return reads
 
     def has_changed(self) -> bool:
-        """True if partitions of the session changed while they were read in slices."""
         return any(True for _ in self._keys(self._context.partitions.changed_since(self._pending.position)))
 
     def concerns(self, changed: Sequence[TopicPartition], reads: FetchReads) -> bool:
-        """True if one of the changed partitions has news for the follower."""
         fetches = self._session.partitions
         for partition in changed:
             key = self._key(partition)
@@ -78,7 +74,6 @@ class _FollowerSession:
         return False
 
     def _keys(self, names: Sequence[TopicPartition]) -> Iterator[PartitionKey]:
-        """The keys of changed partitions that are not quiet."""
         fetches = self._session.partitions
         for partition in names:
             key = self._key(partition)

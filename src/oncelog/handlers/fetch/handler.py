@@ -122,7 +122,6 @@ def _wait(request: FetchRequest, context: Context, reads: FetchReads, *, waits: 
 
 
 def _respond(request: FetchRequest, session: FetchContext, reads: FetchReads, context: Context) -> FetchResponse:
-    """The response, counted against the replication throttle or the client's quotas."""
     answers = reads.answers + reads.refused
     is_replica = replica_of(request) is not None
     if is_replica:
@@ -148,7 +147,6 @@ def _count_replicated(answers: _Answers, context: Context) -> None:
 
 
 def _within_quota(session: FetchContext, answers: _Answers, context: Context) -> FetchResponse:
-    """The response to a consumer while quotas are set."""
     preview = session.preview(answers)
     response = _response(preview, context)
     writer = response.writer(context.version)
@@ -177,7 +175,6 @@ def _response(finished: Finished[PartitionData], context: Context) -> FetchRespo
 
 
 def _adapt_to_version(fetch: FetchPartition, answer: PartitionData, response: FetchResponse, context: Context) -> None:
-    """Replace an error that the version lacks, and add the leader hint that newer versions have."""
     if answer.error_code == ErrorCode.NONE:
         return
     if answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR and context.version < _STORAGE_ERROR_SINCE:

@@ -1,8 +1,8 @@
 """Reads partitions for a Fetch within its limits, and tells when a waiting Fetch has enough.
 
 Data is located, never read: the response holds ranges of files. The first partition with data returns at least one
-whole batch, whatever the limits say (KIP-74). All others keep to the limits, and return nothing if not even their first
-batch fits: the remaining bytes go to the partitions after them.
+whole batch, whatever the limits say (KIP-74). Others whose first batch does not fit return nothing, leaving the bytes
+to later ones.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class FetchReads:
     """The readable partitions of one request, read with its parameters.
 
     A replica reads up to the log end offset; each read acknowledges what it has, and returns the owners of open
-    transactions that begin in the records read. Consumers are directed to a follower in their rack (KIP-392).
+    transactions that begin in the records. Consumers are directed to a follower in their rack (KIP-392).
     """
 
     __slots__ = (
@@ -85,7 +85,6 @@ class FetchReads:
         self._urgent = not self.partitions
 
     def read_all(self) -> Steps[None]:
-        """Read all partitions, discarding earlier reads."""
         self._begin()
         yield from run_in_slices(self.partitions, self._read, self._partitions)
 
@@ -111,7 +110,8 @@ class FetchReads:
 
     def appended_ends(self) -> dict[TopicPartition, Offset]:
         """The log end offsets of partitions whose appended records are on their way to the disk; empty if the reads
-        returned a record or an error."""
+        returned a record or an error.
+        """
         return {} if self._found_bytes or self._urgent else dict(self._appended)
 
     def ready(self, changed: Iterable[TopicPartition] | None = None) -> bool:
@@ -157,7 +157,7 @@ class FetchReads:
         return self._context.cluster.leader_throttle.holds_back(partition, self._context.now_ms)
 
     def _size_bytes(self, log: PartitionLog, fetch: FetchPartition) -> int:
-        """Bytes that a partition could return; ``min_bytes`` if waiting would not add any."""
+        """Bytes that a partition could return; ``min_bytes`` if waiting adds none."""
         # A read ends with its segment, and an older segment never grows.
         if self._params.min_bytes <= 1 or fetch.fetch_offset < log.segments.active.base_offset:
             return self._params.min_bytes
@@ -167,7 +167,7 @@ class FetchReads:
             return self._params.min_bytes
 
     def _find(self, log: PartitionLog, offset: int, max_bytes: int, *, minimum_one: bool) -> Read:
-        """The ranges of the log from ``offset`` on that this request may see. Raises OffsetOutOfRange, OSError."""
+        """Raises OffsetOutOfRange, OSError."""
         return read_batches(
             log,
             offset,
@@ -178,7 +178,6 @@ class FetchReads:
         )
 
     def _source(self, partition: TopicPartition, fetch: FetchPartition) -> LeaderLog | FollowerLog | ErrorCode:
-        """The log to read from: led here, or followed here for consumers that know of followers."""
         epoch = max(fetch.leader_epoch, UNKNOWN)
         source: LeaderLog | FollowerLog | ErrorCode = self._partitions.leader_log(partition, epoch)
         if source is ErrorCode.NOT_LEADER_OR_FOLLOWER and self._params.reads_from_followers:
@@ -200,7 +199,7 @@ class FetchReads:
     def _read_one(
         self, partition: TopicPartition, fetch: FetchPartition, max_bytes: int, minimum_one: bool
     ) -> tuple[PartitionData | None, int]:
-        """The answer for one partition and its bytes; None for a follower that has it all already."""
+        """The answer for one partition and its bytes; None for a follower that has it all."""
         source = self._source(partition, fetch)
         if isinstance(source, ErrorCode):
             return failed(fetch, source), 0
@@ -310,7 +309,6 @@ def _redirect(preferred: BrokerId, log: PartitionLog, fetch: FetchPartition) -> 
 
 
 def _is_news(fetch: FetchPartition, high_watermark: int, log_start_offset: int) -> bool:
-    """True if the answer moves the follower's high watermark or log start: it is due now."""
     return fetch.sent_high_watermark != high_watermark or -1 < fetch.log_start_offset < log_start_offset
 
 

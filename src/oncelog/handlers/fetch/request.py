@@ -1,4 +1,4 @@
-"""A Fetch request independent of its version: sender, parameters, readable partitions, and answers for the others."""
+"""A Fetch request independent of its version."""
 
 from __future__ import annotations
 
@@ -100,7 +100,6 @@ def _racks(context: Context) -> Mapping[BrokerId, str | None] | None:
 
 
 def partitions_of(request: FetchRequest, context: Context, *, by_id: bool) -> Iterator[FetchPartition]:
-    """The partitions of a request, by topic id or name."""
     for topic in request.topics:
         topic_id = TopicId(topic.topic_id)
         name = topic_name(context.cluster, topic_id) if by_id else TopicName(topic.topic)
@@ -147,8 +146,6 @@ def requester_of(request: FetchRequest, context: Context, replica: Replica | Non
 
 
 class SortedPartitions:
-    """The partitions of a request: readable ones, and the answers for the others."""
-
     __slots__ = ("_allowed", "_context", "_is_broker", "readable", "refused", "replica")
 
     def __init__(self, context: Context, replica: Replica | None) -> None:

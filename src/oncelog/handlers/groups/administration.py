@@ -1,11 +1,11 @@
 """Requests about whole groups.
 
-DescribeGroups, versions 0 to 6 (KIP-345, KIP-430, KIP-1043): state and members of classic groups. The members' own data
-is shown while the group is Stable. Missing groups and those of another protocol are Dead, from version 6 on an error.
+DescribeGroups, versions 0 to 6 (KIP-345, KIP-430, KIP-1043): classic groups and their members, whose own data is shown
+while the group is Stable. Missing groups and those of another protocol are Dead, from version 6 on an error.
 
-ListGroups, versions 0 to 5 (KIP-518, KIP-848): the groups that this broker coordinates. Filters by state (4) and type
-(5) ignore case; unknown names match nothing. A requester that may describe the cluster sees all groups, others the
-groups that they may describe.
+ListGroups, versions 0 to 5 (KIP-518, KIP-848): the groups coordinated here. Filters by state (4) and type (5) ignore
+case; unknown names match nothing. A requester that may describe the cluster sees all groups, others those that they may
+describe.
 
 DeleteGroups, versions 0 to 2 (KIP-229): empty groups are deleted with their offsets.
 """
@@ -105,7 +105,7 @@ _GROUPS_PER_SLICE: Final = 5000
 
 
 def list_groups(request: ListGroupsRequest, context: Context) -> Steps[ListGroupsResponse]:
-    """The groups that pass the filters and the authoriser; none while some are still being loaded."""
+    """The groups that pass filters and authoriser; none while some are still being loaded."""
     shards = list(context.groups.shards())
     offsets_topic = context.cluster.image.topics.get(CONSUMER_OFFSETS)
     if offsets_topic is not None:
@@ -120,7 +120,6 @@ def list_groups(request: ListGroupsRequest, context: Context) -> Steps[ListGroup
 
 
 def _in_slices(groups: list[GroupListing], request: ListGroupsRequest, context: Context) -> Steps[ListGroupsResponse]:
-    """The groups as they were at the time of the request."""
     listed = []
     for start in range(0, len(groups), _GROUPS_PER_SLICE):
         yield NextSlice()

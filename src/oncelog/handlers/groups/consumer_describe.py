@@ -1,7 +1,7 @@
 """ConsumerGroupDescribe, versions 0 and 1 (KIP-848): consumer groups with their members and assignments.
 
-A group with a topic, assigned or targeted, that the requester may not describe is answered
-TOPIC_AUTHORIZATION_FAILED, without members. Version 1 tells which members use the classic protocol.
+A group with a topic, assigned or targeted, that the requester may not describe answers TOPIC_AUTHORIZATION_FAILED,
+without members. Version 1 tells which members use the classic protocol.
 """
 
 from __future__ import annotations

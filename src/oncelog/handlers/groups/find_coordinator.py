@@ -1,8 +1,8 @@
 """FindCoordinator, versions 0 to 6 (KIP-98, KIP-699, KIP-890, KIP-932): the coordinator of a group or transactional id.
 
 A request that finds no internal topic creates it, and waits; Apache Kafka answers COORDINATOR_NOT_AVAILABLE meanwhile.
-From version 4 on a request has several keys. Share coordinators do not exist: INVALID_REQUEST, as in Apache Kafka
-without the feature.
+From version 4 on there are several keys. Share coordinators are INVALID_REQUEST, as in Apache Kafka without the
+feature.
 """
 
 from __future__ import annotations
@@ -73,7 +73,6 @@ def handle(request: FindCoordinatorRequest, context: Context) -> Steps[FindCoord
 
 
 def _refusal(key_type: int, key: str, context: Context) -> ErrorCode:
-    """NONE if the key's coordinator may be looked up."""
     if key_type == GROUP_KEY:
         allowed = context.allows_group(Operation.DESCRIBE, key)
         return ErrorCode.NONE if allowed else ErrorCode.GROUP_AUTHORIZATION_FAILED

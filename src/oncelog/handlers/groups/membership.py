@@ -1,16 +1,16 @@
 """The requests of members of a classic group.
 
-JoinGroup, versions 0 to 9 (KIP-62, KIP-134, KIP-345, KIP-394, KIP-559, KIP-800, KIP-814), is parked until the join
-phase of the rebalance ends. From version 4 on a new dynamic member is first sent back with the id to use; from 5 on
-members may be static; from 9 on a restarted static leader has to skip the assignment.
+JoinGroup, versions 0 to 9 (KIP-62, KIP-134, KIP-345, KIP-394, KIP-559, KIP-800, KIP-814), is parked until the
+rebalance's join phase ends. From version 4 on a new dynamic member is first sent back with the id to use; from 5 on
+members may be static; from 9 on a restarted static leader skips the assignment.
 
 SyncGroup, versions 0 to 5 (KIP-62, KIP-345, KIP-559), is parked until the leader's assignment is in the log. From
 version 5 on protocol type and name are required and must be the generation's.
 
-Heartbeat, versions 0 to 4 (KIP-62, KIP-345), keeps the member alive and returns whether it has to join again.
+Heartbeat, versions 0 to 4 (KIP-62, KIP-345), returns whether the member has to join again.
 
-LeaveGroup, versions 0 to 5 (KIP-62, KIP-345, KIP-800): a member leaves, or (from 3 on) several are removed. An
-administrator removes a static member by its instance id with an empty member id.
+LeaveGroup, versions 0 to 5 (KIP-62, KIP-345, KIP-800): a member leaves, or (from 3 on) several are removed, a static
+one by its instance id with an empty member id.
 
 The reasons of JoinGroup (8) and LeaveGroup (5) are for logs and are not kept.
 """

@@ -1,9 +1,9 @@
 """OffsetCommit, versions 2 to 10 (KIP-211, KIP-320, KIP-345, KIP-848): store a group's offsets.
 
-Acknowledged when durable; all partitions of a request form one batch. Topics go by name up to version 9 and by id from
-10 on; the id is stored either way. Versions 2 to 4 may carry their own retention. Any offset number is accepted,
-existing or not, and any group id, even an empty one: the first commit creates a group without members. The generation
-is a member's epoch in a group of the consumer protocol.
+Acknowledged when durable; all partitions of a request form one batch. Topics go by name up to version 9, by id from 10
+on; the id is always stored. Versions 2 to 4 may carry their own retention. Any offset is accepted, existing or not, and
+any group id, even an empty one: the first commit creates a group without members. In a group of the consumer protocol
+the generation is the member's epoch.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ class _Answer:
         self._topics: dict[tuple[str, TopicId], wire.OffsetCommitResponseTopic] = {}
 
     def add(self, topic: wire.OffsetCommitRequestTopic, partition: int, error: ErrorCode) -> None:
-        """Add one partition's outcome, under the request's name and id of the topic."""
         key = topic.name, TopicId(topic.topic_id)
         entry = self._topics.get(key)
         if entry is None:
@@ -96,7 +95,6 @@ def handle(request: wire.OffsetCommitRequest, context: Context) -> Steps[wire.Of
 
 
 def topic_name(topic: _Topic, context: Context, *, by_id: bool) -> TopicName | None:
-    """The name of a request's topic; None if no topic has its id."""
     if not by_id:
         return TopicName(topic.name)
     image = context.cluster.image.topic_of_id(TopicId(topic.topic_id))
@@ -118,8 +116,9 @@ class _Commit(Protocol):
 def accepted_commits(
     topic: TopicName | None, commits: Sequence[_Commit], context: Context, refuse: Callable[[int, ErrorCode], None]
 ) -> list[PartitionCommit]:
-    """The partitions of a topic that exist and may be committed; ``refuse`` answers the others. ``topic`` is None if no
-    topic has the id."""
+    """The partitions that exist and may be committed; ``refuse`` answers the others. ``topic`` is None if no topic has
+    the id.
+    """
     image = context.cluster.image
     refusal = ErrorCode.NONE
     if topic is None:

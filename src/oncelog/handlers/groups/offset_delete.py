@@ -25,7 +25,6 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 
 def handle(request: wire.OffsetDeleteRequest, context: Context) -> Steps[wire.OffsetDeleteResponse]:
-    """Refuse unknown partitions; the coordinator decides about the rest."""
     if not context.allows_group(Operation.DELETE, request.group_id):
         return wire.OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:

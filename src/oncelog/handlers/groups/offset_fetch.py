@@ -1,13 +1,13 @@
 """OffsetFetch, versions 1 to 10 (KIP-88, KIP-320, KIP-447, KIP-709, KIP-848): committed offsets of groups.
 
 A partition without a committed offset answers −1 and no error, even if the topic does not exist. Null topics (from
-version 2 on) fetch all offsets. From 8 on a request has several groups. With ``require_stable`` (7) a partition whose
-offset is part of an open transaction answers UNSTABLE_OFFSET_COMMIT. Topics go by id from 10 on; offsets without an id
-are left out. Member id and epoch (9) are checked in groups of the consumer protocol.
+version 2 on) fetch all offsets. From 8 on there are several groups, from 10 on topic ids; offsets without one are left
+out. With ``require_stable`` (7) an offset in an open transaction answers UNSTABLE_OFFSET_COMMIT. Member id and epoch
+(9) are checked in groups of the consumer protocol.
 
-Without ``require_stable`` open transactions are ignored, but a decided one is not: its offsets must not be missed. The
-request waits until the marker is there, and while a transaction coordinator is loading. After
-``oncelog.transaction.wait.ms`` it answers COORDINATOR_LOAD_IN_PROGRESS, which clients of all versions retry.
+Without ``require_stable`` open transactions are ignored, but the offsets of a decided one must not be missed: the
+request waits for its marker, and while a transaction coordinator is loading. After ``oncelog.transaction.wait.ms`` it
+answers COORDINATOR_LOAD_IN_PROGRESS, which clients of all versions retry.
 """
 
 from __future__ import annotations
@@ -149,8 +149,7 @@ def _group(group: _RequestedGroup, context: Context) -> Steps[wire.OffsetFetchRe
 def _committed_offsets(
     group: _RequestedGroup, partitions: list[tuple[TopicName, TopicId, int]] | None, context: Context
 ) -> Steps[list[FetchedOffset] | ErrorCode]:
-    """The group's offsets, read once this broker is known to coordinate the group still and no decided transaction
-    lacks its marker."""
+    """Read once this broker is known to coordinate the group still and no decided transaction lacks its marker."""
     undecided: frozenset[ProducerId] = frozenset()
     deadline_ms = group.asked_ms + context.cluster.config.get("oncelog.transaction.wait.ms")
     coordinated = context.groups.partition_of(group.group_id)
@@ -220,7 +219,6 @@ def _by_request(
 
 
 def _everything(committed: list[FetchedOffset], context: Context) -> Iterator[wire.OffsetFetchResponseTopics]:
-    """The offsets by topic, of the topics that the requester may see."""
     by_topic: dict[TopicName, list[FetchedOffset]] = {}
     for offset in committed:
         by_topic.setdefault(offset.topic, []).append(offset)
@@ -247,7 +245,6 @@ def _partition(fetched: FetchedOffset) -> wire.OffsetFetchResponsePartitions:
 def _single_group_response(
     group: wire.OffsetFetchResponseGroup, topics: list[_RequestedTopic] | None, context: Context
 ) -> wire.OffsetFetchResponse:
-    """The response of versions 1 to 7."""
     error = ErrorCode(group.error_code)
     if error is not ErrorCode.NONE:
         # Every partition carries the group's error: version 1 has no other place, and some clients look nowhere else.

@@ -1,7 +1,7 @@
 """Helpers of the group handlers: call the coordinator, check a string's length. Not an API.
 
-The shard that coordinates a group decides its requests. The handlers translate between wire versions and the state
-machine's values, and make the checks that Apache Kafka makes before it looks up the shard.
+The group's shard decides its requests. Handlers translate between wire versions and the state machine's values, and
+make the checks that Apache Kafka makes before it looks up the shard.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ def ask(
     *,
     ends_with_client: bool = False,
 ) -> Generator[Coordinate, R, R]:
-    """The shard's reply, or ``refused`` of the error for which it cannot decide now."""
     try:
         return (yield Coordinate(GroupId(group_id), decide, ends_with_client))
     except CoordinatorRefusal as refusal:

@@ -1,13 +1,13 @@
 """DeleteRecords, versions 0 to 2 (KIP-107): raise a partition's log start offset to delete the records before it.
 
-Retention deletes the segments later; readers see the new start once it is durable. Offset −1 means the high watermark:
-everything readable. An offset below the log start changes nothing and is no error.
+Readers see the new start once it is durable; retention deletes the segments later. Offset −1 is the high watermark. An
+offset below the log start changes nothing and is no error.
 
-Followers raise their log start after their leader. The response waits for every live replica and every in-sync one, and
-returns the low watermark. After ``timeout_ms`` it is REQUEST_TIMED_OUT; the followers still follow.
+The response waits for the log start of every live replica and every in-sync one, and returns the low watermark. After
+``timeout_ms`` it is REQUEST_TIMED_OUT; followers still follow.
 
-If the offset covers appended records on their way to the disk, the request waits for these, at most ``timeout_ms``:
-with acks=1 their producer has its response, and may delete them.
+Appended records on their way to the disk may be deleted, too, since with acks=1 their producer has its response: the
+request waits for these, at most ``timeout_ms``.
 """
 
 from __future__ import annotations
@@ -75,15 +75,13 @@ class _Deletion(NamedTuple):
 
 
 class _StartRise(NamedTuple):
-    """A log start to raise, with the answer that returns it."""
-
     answer: wire.DeleteRecordsPartitionResult
     log: PartitionLog
     start: Offset
 
 
 def handle(request: wire.DeleteRecordsRequest, context: Context) -> Steps[wire.DeleteRecordsResponse]:
-    """Delete records of each partition once, up to the offset that the request names last."""
+    """Each partition once, up to the offset that the request names last."""
     asked_ms = context.now_ms
     timeout_ms = min(request.timeout_ms, context.cluster.config.get("request.timeout.ms"))
     response, rises, late = _decide(request, context)
@@ -130,8 +128,9 @@ def _wait_for_replicas(deletions: list[_Deletion], deadline_ms: int, context: Co
 def _decide(
     request: wire.DeleteRecordsRequest, context: Context
 ) -> tuple[wire.DeleteRecordsResponse, list[_StartRise], dict[TopicPartition, Offset]]:
-    """The response if all goes well, the log starts to raise for it, and the ends of records to delete that are still
-    on their way to the disk."""
+    """The response if all goes well, the log starts to raise, and the ends of records to delete that are not on disk
+    yet.
+    """
     rises: list[_StartRise] = []
     late: dict[TopicPartition, Offset] = {}
     offsets: dict[str, dict[int, int]] = {}
@@ -178,7 +177,6 @@ def _raise_start(
 
 
 def _deletable_log(partition: TopicPartition, offset: int, context: Context) -> LeaderLog | ErrorCode:
-    """The log, if records may be deleted from it, or the error."""
     leader = context.partitions.leader_log(partition)
     # An unknown partition first, even of an internal topic.
     if leader is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

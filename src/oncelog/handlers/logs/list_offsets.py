@@ -1,12 +1,12 @@
 """ListOffsets, versions 1 to 11 (KIP-79, KIP-207, KIP-734, KIP-405, KIP-1005, KIP-1023): an offset by time.
 
-A timestamp of 0 or more selects the first record at or after it. Negative ones are names: latest, earliest, the record
+A timestamp from 0 on selects the first record at or after it. Negative ones are names: latest, earliest, the record
 with the largest timestamp, and three of tiered storage, which this broker lacks: the earliest local offset is the
-earliest, nothing is tiered or waits to be. The answer −1 means that no such offset exists; it is not an error.
+earliest, nothing is tiered or waits to be. The answer −1 means that there is no such offset; it is no error.
 
-Clients see what they can read: up to the high watermark, with read_committed up to the last stable offset. If the
-answer depends on appended records that are on their way to the disk, it waits for them, for ``timeout_ms`` (from
-version 10 on) or ``request.timeout.ms``: with acks=1 their producer has its response.
+Clients see what they can read: up to the high watermark, with read_committed the last stable offset. An answer that
+depends on appended records on their way to the disk waits for them, for ``timeout_ms`` (from version 10 on) or
+``request.timeout.ms``: with acks=1 their producer has its response.
 
 An answer that depends on the log's end waits until the other replicas, or the tree, confirm that this broker still
 leads: an unaware former leader would return an end that has been passed (R7).
@@ -100,8 +100,6 @@ def _depends_on_end(query: wire.ListOffsetsPartition, outcome: _Answer) -> bool:
 
 
 class _Late(NamedTuple):
-    """An answer that depends on records on their way to the disk."""
-
     answer: wire.ListOffsetsPartitionResponse
     partition: TopicPartition
     query: wire.ListOffsetsPartition
@@ -109,7 +107,6 @@ class _Late(NamedTuple):
 
 
 def handle(request: wire.ListOffsetsRequest, context: Context) -> Steps[wire.ListOffsetsResponse]:
-    """Answer every partition once, in the order of the request."""
     topics: dict[str, dict[int, list[wire.ListOffsetsPartition]]] = {}
     for topic in request.topics:
         queries = topics.setdefault(topic.name, {})
@@ -238,7 +235,7 @@ def _find(copy: LeaderLog | FollowerLog, timestamp: int, request: wire.ListOffse
 
 
 def _searched(search: Search) -> Steps[TimestampOffset | None]:
-    """The result of a search; a worker scans batches of very many records."""
+    """A worker scans batches of very many records."""
     record: TimestampOffset | None = None
     try:
         scan = next(search)

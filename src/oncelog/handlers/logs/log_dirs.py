@@ -40,7 +40,6 @@ _ERROR_SINCE: Final = 3
 
 
 def describe(request: DescribeLogDirsRequest, context: Context) -> Steps[DescribeLogDirsResponse]:
-    """Describe all partitions of this broker, or the requested ones."""
     if not context.allows_cluster(Operation.DESCRIBE):
         error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED if context.version >= _ERROR_SINCE else ErrorCode.NONE
         return DescribeLogDirsResponse(error_code=error)

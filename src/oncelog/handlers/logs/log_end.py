@@ -1,8 +1,7 @@
 """The end of a log for clients: returned once it is readable and its leader certain to lead (invariant R7).
 
-Under ``log.sync.policy=commit`` acks=1 is answered before the records are readable. A client that knows of them must
-not get an end before them: the request waits for the end as it was on arrival, and no longer. Without records on their
-way to the disk there is no wait.
+Under ``log.sync.policy=commit`` acks=1 is answered before its records are readable. Their client must not get an end
+before them, so the request waits for the end as it was on arrival, and no longer.
 """
 
 from __future__ import annotations
@@ -22,8 +21,9 @@ consumer's Fetch waits as long by default."""
 
 
 def until_readable(ends: Mapping[TopicPartition, Offset], deadline_ms: int, context: Context) -> Steps[None]:
-    """Wait until everything before ``ends`` is readable, or ``deadline_ms``; lost leaderships end the wait. Resolve the
-    logs again afterwards."""
+    """Wait until everything before ``ends`` is readable, the leadership is lost, or ``deadline_ms``. Resolve the logs
+    again.
+    """
     missing = _missing(ends, context)
     while missing and context.now_ms < deadline_ms:
         yield UntilDurable(missing, deadline_ms, holds_connection=True)
@@ -50,8 +50,9 @@ def end_unknown_error(version: int) -> ErrorCode:
 def until_confirmed(
     answers: Mapping[TopicPartition, ListOffsetsPartitionResponse], asked_ms: int, context: Context
 ) -> Steps[None]:
-    """Wait for proof that this broker led the partitions when their ends were read, up to
-    ``oncelog.transaction.wait.ms`` after ``asked_ms``. Answers without it become errors."""
+    """Wait for proof that this broker led the partitions when their ends were read, at most
+    ``oncelog.transaction.wait.ms`` after ``asked_ms``. Answers without it become errors.
+    """
     unproven = [
         partition
         for partition, answer in answers.items()

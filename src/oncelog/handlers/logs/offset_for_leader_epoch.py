@@ -1,7 +1,7 @@
 """OffsetForLeaderEpoch, versions 2 to 4 (KIP-101, KIP-320): the end of a leader epoch in this log.
 
-After a change of leader consumers learn from it whether the records they read still exist. Returns the largest epoch
-not above the requested one, and the offset after its last record; −1 and −1 if unknown.
+It tells consumers after a change of leader whether the records they read still exist. Returns the largest epoch not
+above the requested one, and the offset after its last record; −1 and −1 if unknown.
 """
 
 from __future__ import annotations

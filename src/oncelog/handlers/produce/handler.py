@@ -1,11 +1,8 @@
 """Produce (KIP-98, KIP-467, KIP-516, KIP-890): append the received batches, and answer according to ``acks``.
 
-``appends_of`` reads the request's partitions. Then one loop resolves the log of each and appends to it; the answers are
-completed by the wait for durability and by leader hints.
-
 The log validates batches and records, sets offsets and the largest timestamp in place, and writes the received bytes.
-acks=1 is answered from the page cache, acks=all when the high watermark has passed the records, which with
-``log.sync.policy=commit`` means that they are on disk.
+acks=1 is answered from the page cache, acks=all when the high watermark has passed the records: with
+``log.sync.policy=commit`` they are on disk.
 """
 
 from __future__ import annotations
@@ -69,7 +66,6 @@ def handle(request: ProduceRequest, context: Context) -> Steps[ProduceResponse |
 def append_and_answer(
     request: ProduceRequest, response: ProduceResponse, appends: Sequence[PartitionAppend], context: Context
 ) -> Steps[ProduceResponse | None]:
-    """Append the accepted batches. Returns ``response``, or None for acks=0."""
     acks = request.acks
     transactional = _is_transactional(appends)
     if transactional and not _may_transact(request, context):
@@ -110,7 +106,7 @@ def _append_each(
     context: Context,
     verified: Container[TopicPartition] = (),
 ) -> Steps[None]:
-    """Resolve the log of each partition and append to it, in the same step of the loop."""
+    """Resolve each log and append to it in the same step of the loop."""
     acks = request.acks
     many = len(appends) > ITEMS_WHILE_CREATING
     budget, left = SliceBudget(context.partitions), _SLICE_BYTES
@@ -198,7 +194,6 @@ def reject_if_leadership_lost(appends: Sequence[PartitionAppend], context: Conte
 
 
 def _until_durable(appends: Sequence[PartitionAppend], deadline_ms: int, context: Context) -> Steps[None]:
-    """Wait until every high watermark has passed the appended records; refuse the late ones at the deadline."""
     ends: dict[TopicPartition, Offset] = {}
     for append in appends:  # of a partition named twice the larger end counts
         ends[append.partition] = max(append.end, ends.get(append.partition, append.end))
@@ -210,7 +205,6 @@ def _until_durable(appends: Sequence[PartitionAppend], deadline_ms: int, context
 
 
 def _add_leader_hints(appends: Sequence[PartitionAppend], response: ProduceResponse, context: Context) -> None:
-    """Add the leaders of refused partitions (KIP-951)."""
     for append in appends:
         error_code = append.result.error_code
         hint = leader_hint(append.partition, error_code, context) if error_code else None

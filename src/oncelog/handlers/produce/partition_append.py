@@ -1,8 +1,7 @@
 """One partition of a Produce: its batch, its log, and its answer.
 
-An append is one step of the loop: the log validates the batch and its records, sets offsets, and writes. A worker
-validates records that may take long beforehand: a batch of some kilobytes may hold millions of them, or decompress to a
-hundred megabytes.
+An append is one step of the loop. A worker first validates records that may take long: a batch of some kilobytes may
+hold millions of them, or decompress to a hundred megabytes.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ class PartitionAppend:
 
     @property
     def is_pending(self) -> bool:
-        """True while acks=all waits for the appended records. With ``log.sync.policy=none`` and no followers never."""
+        """True while acks=all waits for the records; with ``log.sync.policy=none`` and no followers never."""
         return self.leader is not None and self.leader.log.high_watermark < self.end
 
     @property
@@ -92,7 +91,6 @@ class PartitionAppend:
         self.attributes = _attributes_of(self.records)
 
     def resolve(self, context: Context) -> None:
-        """Resolve the partition's log, or refuse if this broker does not lead it."""
         leader = context.partitions.leader_log(self.partition)
         if isinstance(leader, ErrorCode):
             self.leader = None
@@ -129,11 +127,10 @@ class PartitionAppend:
         *,
         verified: bool,
     ) -> int:
-        """Append the batch to the log, resolved in this step of the loop, and fill in the answer.
+        """Append the batch to the log, resolved in this step of the loop, and fill in the answer. Returns the bytes of
+        records inspected, at most. Raises TooMuchWork, without a change, if a worker has to validate the records first.
 
-        ``verified``: the coordinator knows the partition as part of the transaction of ``transactional_id``. Returns
-        the bytes of records inspected, at most. Raises TooMuchWork if a worker has to validate the records first; then
-        nothing has changed.
+        ``verified``: the coordinator has the partition in the transaction of ``transactional_id``.
         """
         leader = self.leader
         if leader is None:
@@ -192,7 +189,7 @@ class PartitionAppend:
 
 
 def appends_of(request: ProduceRequest, response: ProduceResponse, context: Context) -> list[PartitionAppend]:
-    """The partitions of a request, in order, with their answers in ``response``; refused if their topic is."""
+    """The partitions of a request, in order; refused if their topic is."""
     appends = []
     for topic in request.topic_data:
         name = _topic_name(topic, context)
@@ -221,7 +218,6 @@ def _topic_refusal(topic: TopicProduceData, name: TopicName, acks: int, context:
 
 
 def _topic_name(topic: TopicProduceData, context: Context) -> TopicName:
-    """The topic's name, resolved from its id in version 13; empty if the id is unknown."""
     if topic.topic_id == NO_TOPIC_ID:
         return TopicName(topic.name or "")
     image = context.cluster.image.topic_of_id(TopicId(topic.topic_id))

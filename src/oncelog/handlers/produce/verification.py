@@ -1,12 +1,11 @@
 """Verification before a transactional append: the partition has to be part of the transaction (KIP-890).
 
-Without it a late batch could open a transaction that never ends. Clients of Transactions V1 have added the partition
-beforehand, and the coordinator is asked whether they did. From Produce 12 on (V2) the produce itself adds it, and waits
-until that is durable.
+Without it a late batch could open a transaction that never ends. The coordinator is asked whether a V1 client has added
+the partition. From Produce 12 on (V2) the produce itself adds it, and waits until that is durable.
 
-If the coordinator is this broker and knows the partition durably, as it nearly always does, nothing is waited for.
-Against the race of its answer with an abort the partition's log has a guard (``core.producers.verification``): a marker
-written since the question voids the answer.
+A coordinator on this broker nearly always knows the partition durably, and nothing is waited for. The partition's log
+has a guard against the race with an abort (``core.producers.verification``): a marker written since the question voids
+the answer.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _RETRIABLE: Final = frozenset(
 
 
 def unopened(appends: Sequence[PartitionAppend]) -> dict[TopicPartition, Identity]:
-    """The partitions with transactional records whose log has no such transaction open, with their producers."""
+    """The partitions with transactional records whose log has no such transaction open."""
     producers: dict[TopicPartition, Identity] = {}
     for append in appends:
         identity = append.identity()
@@ -73,7 +72,7 @@ class Verification:
         self._guarded: dict[TopicPartition, tuple[PartitionLog, Guard]] = {}
 
     def begin(self) -> None:
-        """Set a guard in each log, before the coordinator is asked."""
+        """Set a guard in each log."""
         for append in self._appends:
             if append.leader is not None and append.partition not in self._guarded:
                 log = append.leader.log
@@ -120,7 +119,6 @@ class Verification:
 
 
 def _ask(request: AddRequest) -> Steps[AddReply | VerifyReply]:
-    """Add or verify the partitions, durably."""
     try:
         # If a crash undid the addition, the append would leave a transaction open for ever.
         reply: AddReply | VerifyReply = yield AddToTransaction(request)
@@ -132,7 +130,6 @@ def _ask(request: AddRequest) -> Steps[AddReply | VerifyReply]:
 def _refused(
     request: AddRequest, reply: AddReply | VerifyReply, context: Context
 ) -> Mapping[TopicPartition, ErrorCode]:
-    """The partitions that do not take part, with their errors."""
     # A coordinator here is asked again, which gives the client a better error. Another broker's answer may be outdated:
     # the guards in the logs cover that.
     shard = context.transactions.shard_of(request.transactional_id)
@@ -145,7 +142,6 @@ def _refused(
 
 
 def error_for_version(error_code: ErrorCode, version: int) -> ErrorCode:
-    """The error in the form that a producer of that version knows."""
     if error_code in _RETRIABLE:
         return ErrorCode.NOT_ENOUGH_REPLICAS
     if error_code is ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDS_PARTITIONS:
@@ -158,6 +154,6 @@ def error_for_version(error_code: ErrorCode, version: int) -> ErrorCode:
 
 
 def abortable(version: int) -> ErrorCode:
-    """The error of a transaction that must be aborted, in the form that the version knows."""
+    """The error of a transaction that must be aborted, as the version knows it."""
     knows_error = version >= KNOWS_TRANSACTION_ABORTABLE
     return ErrorCode.TRANSACTION_ABORTABLE if knows_error else ErrorCode.INVALID_TXN_STATE

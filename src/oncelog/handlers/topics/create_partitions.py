@@ -40,7 +40,6 @@ _THROTTLED_SINCE: Final = 3
 
 
 def handle(request: wire.CreatePartitionsRequest, context: Context) -> Steps[wire.CreatePartitionsResponse]:
-    """Add partitions. With ``validate_only``, only decide whether they could be added."""
     if request.timeout_ms <= 0:
         return wire.CreatePartitionsResponse(
             results=[_result(topic.name, TIMEOUT_NOT_POSITIVE) for topic in request.topics]
@@ -88,7 +87,6 @@ def _decide(additions: Sequence[MorePartitions], context: Context, charge: Charg
 
 
 def _parts(image: ClusterImage, addition: MorePartitions) -> Iterator[MorePartitions]:
-    """Split the addition into steps that each fit one commit."""
     topic = image.topics.get(TopicName(addition.name))
     if topic is None:
         return

@@ -45,7 +45,7 @@ _THROTTLED_SINCE: Final = 6
 
 
 def handle(request: wire.CreateTopicsRequest, context: Context) -> Steps[wire.CreateTopicsResponse]:
-    """Create topics in as few commits as the tree takes; with ``validate_only`` decide without a change."""
+    """In as few commits as the tree takes."""
     if request.timeout_ms <= 0:
         return wire.CreateTopicsResponse(
             topics=[_refused(topic.name, TIMEOUT_NOT_POSITIVE) for topic in request.topics]

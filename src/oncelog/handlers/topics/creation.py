@@ -1,7 +1,7 @@
 """Topics that are created on demand: auto-creation, and the broker's own topics. Not an API.
 
-Apache Kafka answers the first request with an error and creates in the background. Here the request waits for the one
-commit that creates all of its topics, so clients need not repeat it.
+The request waits for the one commit that creates all of its topics. Apache Kafka creates in the background, and clients
+have to repeat it after an error.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def new_topic_id(cluster: ClusterView) -> TopicId:
-    """A random topic id, as a version 4 UUID; never one of the reserved ids."""
+    """A random version 4 UUID; never a reserved id."""
     value = bytearray(cluster.random_bytes(16))
     value[6] = value[6] & 0x0F | 0x40
     value[8] = value[8] & 0x3F | 0x80
@@ -49,8 +49,9 @@ def create_together(
     *,
     dry_run: bool,
 ) -> Steps[Sequence[CreatedTopic | Refusal]]:
-    """Create topics in one commit, or a single topic that is too large for it in parts. Returns the outcomes.
-    ``beside``: topics that the same request created before."""
+    """Create topics in one commit, or a single too large one in parts. Returns the outcomes. ``beside``: topics that
+    the same request created before.
+    """
     if len(topics) == 1 and not dry_run:
         (topic,) = topics
         partitions, factor = shape(cluster.config, topic)
@@ -68,7 +69,6 @@ def create_together(
 def _create_in_parts(
     topic: NewTopic, per_commit: int, cluster: ClusterView, beside: Collection[TopicName], charge: Charge
 ) -> Steps[CreatedTopic | Refusal]:
-    """Create a topic with its first partitions, then add the others."""
     topic_id = new_topic_id(cluster)
 
     def creation(part: NewTopic) -> Decided[CreatedTopic]:
@@ -117,8 +117,9 @@ def auto_create(cluster: ClusterView, names: Sequence[str], charge: Charge = fre
 
 
 def ensure_internal_topic(cluster: ClusterView, topic: TopicName) -> Steps[ErrorCode]:
-    """Create an internal topic at its first use, all partitions in one commit. Returns NONE if it exists now, else
-    COORDINATOR_NOT_AVAILABLE."""
+    """Create an internal topic at its first use, in one commit. Returns NONE if it exists now, else
+    COORDINATOR_NOT_AVAILABLE.
+    """
     if topic not in cluster.image.topics:
         yield from auto_create(cluster, [topic])
     return ErrorCode.NONE if topic in cluster.image.topics else ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -131,7 +132,6 @@ def _decide(cluster: ClusterView, names: Sequence[str], charge: Charge) -> Decid
 
 
 def topic_with_defaults(image: ClusterImage, config: BrokerConfig, name: str) -> NewTopic:
-    """The partitions, replicas and configs of an automatically created topic."""
     if name == CONSUMER_OFFSETS:
         return NewTopic(
             name,

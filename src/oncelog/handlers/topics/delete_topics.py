@@ -55,7 +55,7 @@ Target = tuple[str | None, TopicId]
 
 
 def handle(request: DeleteTopicsRequest, context: Context) -> Steps[DeleteTopicsResponse]:
-    """Delete topics in as few commits as the tree takes."""
+    """In as few commits as the tree takes."""
     targets: list[Target] = (
         [(topic.name, TopicId(topic.topic_id)) for topic in request.topics]
         if context.version >= _STATES_SINCE
@@ -109,7 +109,6 @@ def _delete(targets: Sequence[Target], context: Context) -> Steps[DeleteTopicsRe
 
 
 def _charged(charges: PartitionCharges, outcome: TopicImage | Refusal) -> TopicImage | Refusal:
-    """The topic, or the refusal if the client's quota does not allow its deletion."""
     if isinstance(outcome, TopicImage):
         try:
             charges.charge(outcome.topic_id, len(outcome.partitions))
@@ -144,7 +143,6 @@ def _without_last_partitions(topic: TopicImage, context: Context) -> Steps[None]
 
 
 def _well_formed(targets: Sequence[Target]) -> tuple[list[DeletableTopicResult], list[Target]]:
-    """The answers to malformed targets, and the targets that are left."""
     names = Counter(name for name, topic_id in targets if name is not None and topic_id == NO_TOPIC_ID)
     ids = Counter(topic_id for name, topic_id in targets if name is None)
     refused, valid = [], []
@@ -163,7 +161,6 @@ def _well_formed(targets: Sequence[Target]) -> tuple[list[DeletableTopicResult],
 
 
 def _resolve(context: Context, targets: Sequence[Target]) -> list[TopicImage | Refusal]:
-    """The topic of each target, or why it cannot be deleted."""
     image = context.cluster.image
     may_all = context.allows_cluster_silently(Operation.DELETE)
     by_id = {image.topic_names.get(topic_id) for name, topic_id in targets if name is None}

@@ -1,6 +1,5 @@
-"""DescribeTopicPartitions, version 0 (KIP-966): topics in order of their names, a limited number of partitions a page.
-
-The cursor names the first partition of the next page.
+"""DescribeTopicPartitions, version 0 (KIP-966): topics by name, a limited number of partitions a page. The cursor names
+the first partition of the next page.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ _TOPICS_PER_SLICE: Final = 1000
 def handle(
     request: wire.DescribeTopicPartitionsRequest, context: Context
 ) -> Steps[wire.DescribeTopicPartitionsResponse]:
-    """A page of the requested topics, or of all."""
     all_topics = not request.topics
     cursor = request.cursor
     first_topic = "" if cursor is None else cursor.topic_name

@@ -46,7 +46,6 @@ Partitions = Sequence[tuple[str, Sequence[int]]]
 
 
 def handle(request: ElectLeadersRequest, context: Context) -> Steps[ElectLeadersResponse]:
-    """Elect leaders of the requested partitions, or of all that need it."""
     if not context.allows_cluster(Operation.ALTER):
         return _refuse(request, CLUSTER_DENIED)
     if request.election_type not in tuple(ElectionType):

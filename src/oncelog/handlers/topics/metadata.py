@@ -1,11 +1,10 @@
 """Metadata, versions 0 to 13 (KIP-4, KIP-430, KIP-516, KIP-526, KIP-899): brokers, topics, and partition leaders.
 
-Every client polls it, so its parts are cached: a topic's entry while the topic does not change, the encoded response to
-"all topics" while nothing does. A missing topic is created if broker and client allow it, and then described; an
-unknown id creates nothing.
+Every client polls it, so a topic's entry is cached while the topic does not change, the encoded response to "all
+topics" while nothing does. A missing topic is created if broker and client allow it; an unknown id creates nothing.
 
-A request for a topic whose leader has just failed waits for the election, at most 500 ms. Requests for many or for all
-topics do not wait: their partitions have no leader.
+A request for a topic whose leader has just failed waits for the election, at most 500 ms. Requests for many or all
+topics do not: their partitions have no leader.
 """
 
 from __future__ import annotations
@@ -62,7 +61,6 @@ _OFFLINE_REPLICAS_SINCE: Final = 1
 
 
 def handle(request: MetadataRequest, context: Context) -> Steps[MetadataResponse]:
-    """Describe all topics, or those given by name or id."""
     if request.topics is None or (context.version == 0 and not request.topics):
         return _all_topics(request, context)
     if context.version < _IDS_SINCE and any(t.name is None or t.topic_id != NO_TOPIC_ID for t in request.topics):
@@ -199,7 +197,6 @@ def _respond(request: MetadataRequest, context: Context, topics: list[MetadataRe
 def _with_operations(
     request: MetadataRequest, context: Context, topics: list[MetadataResponseTopic]
 ) -> list[MetadataResponseTopic]:
-    """The topics, with the client's allowed operations on each if the request asks for them."""
     if request.include_topic_authorized_operations and context.version >= _TOPIC_OPERATIONS_SINCE:
         return [topic if topic.error_code in _NOT_SHOWN else _with_its_operations(context, topic) for topic in topics]
     return topics
@@ -257,7 +254,6 @@ def _without_offline(topic: MetadataResponseTopic) -> MetadataResponseTopic:
 
 
 def _without_leaders(described: MetadataResponseTopic, lost: frozenset[BrokerId]) -> MetadataResponseTopic:
-    """A topic's entry without its lost leaders; the entry itself if there are none."""
     if not lost or not any(partition.leader_id in lost for partition in described.partitions):
         return described
     changed = copy(described)

@@ -1,7 +1,7 @@
 """Moves of replicas to other brokers (KIP-455).
 
-AlterPartitionReassignments, versions 0 to 1 (KIP-860), begins or cancels moves. The response says that a move has
-begun; the controller completes it when the added replicas are in sync.
+AlterPartitionReassignments, versions 0 to 1 (KIP-860), begins or cancels moves; the controller completes one when the
+added replicas are in sync.
 
 ListPartitionReassignments, version 0, leaves out partitions that do not exist or do not move.
 """
@@ -54,7 +54,6 @@ _NONE: Final = Refusal(ErrorCode.NONE)
 
 
 def alter(request: AlterPartitionReassignmentsRequest, context: Context) -> Steps[AlterPartitionReassignmentsResponse]:
-    """Decide each partition by itself, many in one commit."""
     if not context.allows_cluster(Operation.ALTER):
         return _refuse(request, CLUSTER_DENIED)
     if not request.topics:

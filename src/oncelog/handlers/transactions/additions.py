@@ -1,14 +1,13 @@
 """Adds partitions and groups to a transaction (KIP-98).
 
 AddPartitionsToTxn, versions 0 to 5 (KIP-890). Up to version 3, a client adds partitions to its own transaction. From
-version 4 on, leaders send requests for several transactions at once: to add partitions on behalf of a client
-(Transactions V2), or only to verify that partitions are in the transaction (``VerifyOnly``). Either all partitions of a
-transaction are added, or none: if some are refused, the others get OPERATION_NOT_ATTEMPTED. While the previous
-transaction is still completing, the coordinator waits. For a leader, whose other transactions queue on the same
-connection, it waits at most a tenth of a second (``add.partitions.to.txn.retry.backoff.max.ms``).
+version 4 on, leaders send requests for several transactions: to add partitions for a client (Transactions V2), or only
+to verify them (``VerifyOnly``). All partitions of a transaction are added, or none: if some are refused, the others get
+OPERATION_NOT_ATTEMPTED. While the previous transaction is completing, the coordinator waits; for a leader, whose other
+transactions queue on the same connection, at most a tenth of a second (``add.partitions.to.txn.retry.backoff.max.ms``).
 
-AddOffsetsToTxn, versions 0 to 4: the group's partition of ``__consumer_offsets`` is added like any other. Clients with
-Transactions V2 do not send it: TxnOffsetCommit adds the partition.
+AddOffsetsToTxn, versions 0 to 4, adds the group's partition of ``__consumer_offsets``; with Transactions V2
+TxnOffsetCommit does.
 """
 
 from __future__ import annotations
@@ -105,7 +104,6 @@ def _decide(transactions: Sequence[AddPartitionsToTxnTransaction], context: Cont
 
 
 def _refused(transaction: AddPartitionsToTxnTransaction, context: Context) -> TopicResults | None:
-    """The answer that needs no coordinator; None if it has to be asked."""
     refusals = {partition: _refusal(partition, context) for partition in partitions_of(transaction.topics)}
     if any(refusal is not ErrorCode.NONE for refusal in refusals.values()):
         return _topic_results(
@@ -130,6 +128,7 @@ def _add_request(transaction: AddPartitionsToTxnTransaction, context: Context) -
         TRANSACTIONS_V2 if from_broker else 0,
         transaction.verify_only,
         context.cluster.config.get("add.partitions.to.txn.retry.backoff.max.ms") if from_broker else None,
+        None if from_broker else context.connection_id,
     )
 
 
@@ -144,7 +143,6 @@ def _result_of(
 
 
 def _refusal(partition: TopicPartition, context: Context) -> ErrorCode:
-    """NONE if the partition may be added."""
     # For brokers' requests the asking leader has authorised the client.
     if context.version < _FROM_BROKERS_SINCE and (
         partition.topic in INTERNAL_TOPICS or not context.allows_topic(Operation.WRITE, partition.topic)
@@ -154,7 +152,7 @@ def _refusal(partition: TopicPartition, context: Context) -> ErrorCode:
 
 
 def _same_for_all(transaction: AddPartitionsToTxnTransaction, error_code: ErrorCode) -> TopicResults:
-    """The same error for all partitions, by topics as they were named, repetitions included."""
+    """The same error for all partitions, as they were named, repetitions included."""
     return [_topic_result(topic.name, dict.fromkeys(topic.partitions, error_code)) for topic in transaction.topics]
 
 
@@ -204,6 +202,7 @@ def add_offsets(request: AddOffsetsToTxnRequest, context: Context) -> Steps[AddO
         TransactionalId(request.transactional_id),
         Identity(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)),
         [TopicPartition(CONSUMER_OFFSETS, coordinator_partition(request.group_id, count))],
+        connection_id=context.connection_id,
     )
     reply: AddReply | ErrorCode = yield from ask(added)
     error_code = reply if isinstance(reply, ErrorCode) else reply.error_code

@@ -1,16 +1,16 @@
 """Queries about transactional ids to their coordinators.
 
 DescribeTransactions, version 0 (KIP-664). A decided transaction's partitions are those without a marker yet, as in
-Apache Kafka. Topics that the requester may not describe are left out. Answers wait until they are durable, for an
+Apache Kafka; topics that the requester may not describe are left out. Answers wait until they are durable: an
 administrator acts on "complete", which a power failure must not undo. They also wait for proof that no other broker
-coordinates the ids instead: an unaware former coordinator would list the wrong partitions, and a live transaction would
-be called hanging.
+coordinates the ids: an unaware former coordinator would list the wrong partitions, and a live transaction would be
+called hanging.
 
-ListTransactions, versions 0 to 2 (KIP-664, KIP-994, KIP-1152): the ids that this broker coordinates and the requester
-may describe. Filters by state, producer id, duration (1) and a pattern (2) that has to match the whole id. Unknown
-states are returned. A worker compiles and matches patterns, within the bounds of ``records.patterns``. A broker that
-waits for markers (``node.brokers.requests.awaited_markers``) names in our own tags the partitions of
-``__transaction_state`` that it believes this one to lead, with their epochs; if it is wrong, the request is refused.
+ListTransactions, versions 0 to 2 (KIP-664, KIP-994, KIP-1152): the ids coordinated here that the requester may
+describe. Filters by state, producer id, duration (1) and a pattern (2) that has to match the whole id. Unknown states
+are returned. A worker compiles and matches patterns, within the bounds of ``records.patterns``. A broker that waits for
+markers names in our own tags the partitions of ``__transaction_state`` that it believes this one to lead, with their
+epochs (``node.brokers.requests.listings``); if it is wrong, the request is refused.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ _WORK_PER_SLICE: Final = 2_000_000
 
 
 def list_transactions(request: ListTransactionsRequest, context: Context) -> Steps[ListTransactionsResponse]:
-    """The transactions that pass the filters and the authoriser; none while some are still being loaded."""
+    """None while some are still being loaded."""
     shards = list(context.transactions.shards())
     topic = context.cluster.image.topics.get(TRANSACTION_STATE)
     led = 0 if topic is None else sum(partition.leader == context.cluster.broker_id for partition in topic.partitions)
@@ -182,7 +182,6 @@ def list_transactions(request: ListTransactionsRequest, context: Context) -> Ste
 
 
 def _visible(listings: Sequence[TransactionListing], context: Context) -> list[listed.TransactionState]:
-    """The listings of ids that the requester may describe."""
     sees_all = is_trusted_broker(context)
     return [
         listed.TransactionState(

@@ -1,8 +1,8 @@
 """Asks the coordinator of an open transaction whether it is going to end it. Not an API.
 
-The node asks about old transactions, WriteTxnMarkers before it writes an administrator's marker. A coordinator on this
-broker is asked in the same step of the loop. Another broker's answer takes a message; for a marker it counts only if
-nothing has changed on the partition since the question.
+The node asks about old transactions, WriteTxnMarkers before an administrator's marker. A coordinator here answers in
+the same step of the loop. Another broker's answer counts for a marker only if nothing has changed on the partition
+since.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ def finding_of(
     identity: Identity,
     partition: TopicPartition,
 ) -> Finding | None:
-    """The finding of the id's coordinator on this broker about the transaction of ``identity`` on a partition; None if
-    it cannot be asked."""
+    """The finding of the id's coordinator on this broker; None if it cannot be asked."""
     name = TransactionalId(transactional_id)
     shard = transactions.shard_of(name)
     if shard is None:
@@ -42,7 +41,7 @@ def finding_of(
 
 
 def ids_of(transactions: Transactions, producer_ids: Collection[int]) -> dict[int, TransactionalId]:
-    """The transactional ids of these producers' open transactions, as far as coordinators on this broker know them."""
+    """The transactional ids of these producers' open transactions that coordinators on this broker know."""
     # Scans many ids: call it once for all producers.
     return {
         producer_id: transactional_id
@@ -52,18 +51,15 @@ def ids_of(transactions: Transactions, producer_ids: Collection[int]) -> dict[in
 
 
 def identity_of(entry: ProducerEntry) -> Identity:
-    """The producer of an open transaction, from the partition's producer state."""
     return Identity(ProducerId(entry.producer_id), ProducerEpoch(entry.epoch))
 
 
 def marker_refusal(
     transaction: OpenTransaction, entry: ProducerEntry, context: Context, *, ends_live: bool
 ) -> Steps[ErrorCode]:
-    """NONE if an administrator's marker may end the transaction that it names.
-
-    A live transaction may be ended only by force (``ends_live``); a decided or two-phase one never. The id's
-    coordinator has to answer, on any broker; without an id, all coordinators. Nothing may have changed on the partition
-    until then.
+    """NONE if an administrator's marker may end the transaction that it names: a live one only by force
+    (``ends_live``), a decided or two-phase one never. The id's coordinator has to answer, on any broker; without an id,
+    all coordinators. Nothing may have changed on the partition until then.
     """
     name = transaction.transactional_id
     partition, identity = transaction.partition, identity_of(entry)

@@ -1,10 +1,10 @@
 """DescribeProducers, version 0 (KIP-664): the producers that a replica knows, and their open transactions there.
 
-Tools find hanging transactions with it: an open one has the offset of its first record, −1 means none. Followers answer
-from their copy, as in Apache Kafka: ``kafka-transactions find-hanging --broker-id`` queries all replicas of a broker.
+An open transaction has the offset of its first record, −1 means none. Followers answer from their copy, as in Apache
+Kafka: ``kafka-transactions find-hanging --broker-id`` queries all replicas of a broker.
 
-In our own tags, which Apache Kafka's clients skip, an open transaction has its transactional id, if known and visible
-to the requester, and this broker's verdict once it has grown old (``base.transaction_verdicts``).
+Our own tags, which Apache Kafka's clients skip, have its transactional id, if known and visible to the requester, and
+this broker's verdict once it has grown old (``base.transaction_verdicts``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """EndTxn, versions 0 to 5 (KIP-98, KIP-890): commit or abort.
 
-Answered when the decision is durable in the coordinator's log; the markers follow. Version 5 is Transactions V2: every
-end raises the epoch, and the response has the next producer id and epoch.
+Answered when the decision is durable; markers follow. With version 5 (Transactions V2) every end raises the epoch, and
+the response has the next producer id and epoch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.PRODUCER_FENCED: "the epoch is not the current one (version 2)",
     ErrorCode.INVALID_PRODUCER_EPOCH: "the same, told to clients that do not know the error",
     ErrorCode.CONCURRENT_TRANSACTIONS: "the transaction before is still being completed; try again",
-    ErrorCode.INVALID_TXN_STATE: "no transaction is open, or it was ended the other way",
+    ErrorCode.INVALID_TXN_STATE: "no transaction is open, it was ended the other way, or the request is late",
 }
 
 _V2_SINCE: Final = 5
@@ -43,6 +43,7 @@ def handle(request: EndTxnRequest, context: Context) -> Steps[EndTxnResponse]:
         Identity(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch)),
         request.committed,
         TRANSACTIONS_V2 if context.version >= _V2_SINCE else 0,
+        context.connection_id,
     )
     reply: EndReply | ErrorCode = yield from ask(ended)
     if isinstance(reply, ErrorCode):

@@ -1,8 +1,8 @@
 """InitProducerId, versions 0 to 6 (KIP-98, KIP-360, KIP-588, KIP-939): a producer id and its epoch.
 
-Without a transactional id a producer always gets a new id with epoch 0. With one the transaction coordinator answers:
-it aborts an open transaction and fences earlier instances, or with ``KeepPreparedTxn`` leaves the transaction to the
-new instance and returns it.
+Without a transactional id a producer always gets a new id with epoch 0. With one the transaction coordinator aborts an
+open transaction and fences earlier instances, or with ``KeepPreparedTxn`` leaves the transaction to the new instance
+and returns it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Helpers of the transaction handlers: call the coordinator, list a request's partitions. Not an API.
 
-The shard that coordinates a transactional id decides its requests; the handlers translate between wire versions and the
-state machine's values.
+The id's shard decides; handlers translate between wire versions and the state machine's values.
 """
 
 from __future__ import annotations
@@ -51,7 +50,6 @@ def ask(request: TransactionRequest) -> Steps[Any]:
 
 
 def partitions_of(topics: Sequence[_Topic]) -> list[TopicPartition]:
-    """The partitions of the topics, in order, each once."""
     named = (TopicPartition(TopicName(topic.name), index) for topic in topics for index in topic.partitions)
     return list(dict.fromkeys(named))
 

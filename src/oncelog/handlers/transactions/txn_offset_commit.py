@@ -1,15 +1,15 @@
 """TxnOffsetCommit, versions 0 to 6 (KIP-98, KIP-447, KIP-890, KIP-1319): store a group's offsets in a transaction.
 
-The offsets are written to the group's partition of ``__consumer_offsets`` as records of the transaction, invisible
-until its marker. Up to version 4 the client has added the group beforehand (AddOffsetsToTxn), which is verified here;
-from 5 on (Transactions V2) this request adds the partition itself. Generation and member (version 3) are fenced as in
-OffsetCommit, except that the group's state does not matter, nor do clients that do not identify themselves (KIP-447).
-From version 6 on topics go by id, and the errors of OffsetCommit 9 about groups and epochs replace ILLEGAL_GENERATION.
+The offsets are records of the transaction in the group's partition of ``__consumer_offsets``, invisible until its
+marker. Up to version 4 the client has added the group (AddOffsetsToTxn), which is verified here; from 5 on
+(Transactions V2) this request adds the partition. Generation and member (version 3) are fenced as in OffsetCommit, but
+the group's state does not matter, nor do clients that do not identify themselves (KIP-447). From version 6 on topics go
+by id, and the errors of OffsetCommit 9 about groups and epochs replace ILLEGAL_GENERATION.
 
-The guard: after every wait the transaction is verified again in the step that decides and appends; otherwise an offset
-could be written behind its transaction's marker and stay open for ever. If another broker coordinates the transaction,
-that is impossible in one step: then the group's partition has a guard, as for a produce
-(``core.producers.verification``), and a marker written since the question voids the answer.
+After every wait the transaction is verified again in the step that decides and appends; otherwise an offset could be
+written behind its transaction's marker and stay open for ever. If another broker coordinates the transaction, the
+group's partition has a guard instead, as for a produce (``core.producers.verification``): a marker written since the
+question voids the answer.
 """
 
 from __future__ import annotations
@@ -130,7 +130,6 @@ def handle(request: TxnOffsetCommitRequest, context: Context) -> Steps[TxnOffset
 
 
 def _commit(request: TxnOffsetCommitRequest, accepted: list[PartitionCommit], context: Context) -> Steps[CommitReply]:
-    """Ask the coordinators of the transaction and of the group."""
     if not request.group_id:
         return CommitReply(ErrorCode.INVALID_GROUP_ID)
     refusal = context.groups.refusal(GroupId(request.group_id))
@@ -178,7 +177,6 @@ def _decide(
     guarded: _Guarded,
     context: Context,
 ) -> Steps[CommitReply]:
-    """Let the group's coordinator commit, once the partition takes part in the transaction."""
     commit = TransactionalCommitRequest(
         GroupId(request.group_id),
         MemberId(request.member_id),
@@ -213,7 +211,6 @@ def _adding(request: TxnOffsetCommitRequest, context: Context) -> AddRequest:
 
 
 def _add_or_verify(adding: AddRequest, context: Context) -> Steps[ErrorCode]:
-    """Add or verify the partition, durably."""
     if adding.verify_only and not _verifies(context):
         return ErrorCode.NONE
     # If a crash undid the addition, the offsets would leave a transaction open for ever.
@@ -246,7 +243,6 @@ def _error_of(reply: AddReply | VerifyReply) -> ErrorCode:
 
 
 def error_for_version(error_code: ErrorCode, version: int) -> ErrorCode:
-    """The error in the form that a client of that version knows."""
     if error_code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if error_code is ErrorCode.TRANSACTION_ABORTABLE and version < _KNOWS_TRANSACTION_ABORTABLE:

@@ -1,9 +1,9 @@
 """WriteTxnMarkers, versions 1 and 2 (KIP-98, KIP-890): ends transactions on the partitions that this broker leads.
 
 Sent by transaction coordinators, and by administrators who end a hanging transaction (KIP-664). An administrator's
-marker has a start offset, in our own tag that Apache Kafka skips: it aborts, and is written only if a transaction of
-exactly this producer epoch is open from exactly this offset on. It does not end a transaction that its coordinator has
-decided or that is prepared (two-phase commit); a live one only by force, which is a second tag.
+marker has a start offset, in our own tag that Apache Kafka skips: it aborts, and ends only a transaction of exactly
+this producer epoch and start offset, which its coordinator has not decided and which is not prepared (two-phase
+commit); a live one only by force, a second tag.
 
 Every marker of this API is audited, except those of coordinators on other brokers, which have ClusterAction: Alter is
 enough to end a transaction, but never unseen. This broker's own coordinator does not use the API.
@@ -68,7 +68,7 @@ Outcomes = dict[int, dict[TopicPartition, ErrorCode]]
 
 
 def handle(request: wire.WriteTxnMarkersRequest, context: Context) -> Steps[wire.WriteTxnMarkersResponse]:
-    """Write all markers, and answer when they are durable."""
+    """Answers when the markers are durable."""
     if context.allows_cluster_silently(Operation.ALTER) or context.allows_cluster(Operation.CLUSTER_ACTION):
         return (yield from _write_all(request, context))
     outcomes: Outcomes = {}
@@ -135,8 +135,9 @@ def _has_replica(partition: TopicPartition, context: Context) -> bool:
 def _administrators_refusal(
     marker: Marker, log: PartitionLog, context: Context, *, ends_live: bool
 ) -> Steps[ErrorCode]:
-    """The error if an administrator's marker may not end the transaction that it names; the log checks the name itself.
-    If it is NONE, the leadership has not changed meanwhile."""
+    """The error if an administrator's marker may not end the transaction that it names; the log checks the name. With
+    NONE, the leadership has not changed meanwhile.
+    """
     if marker.committed:
         return ErrorCode.INVALID_REQUEST
     entry = log.producers.entries.get(marker.producer_id)
@@ -240,7 +241,6 @@ def _audit_record(
     open_transactions: Mapping[TopicPartition, OpenTransaction],
     context: Context,
 ) -> audit.AuditRecord:
-    """The audit record of a marker: its request, the open transactions before it, the outcomes."""
     named = list(_partitions(marker))
     conditional = marker.start_offset != NO_OFFSET
     transaction: dict[str, audit.Value] = {

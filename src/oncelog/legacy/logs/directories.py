@@ -1,8 +1,8 @@
 """Names of 0.7's log directories and files.
 
-A partition's directory is ``NAME-N`` (``NAME_N`` in the design document). A file is named after the offset of its first
-byte, in 20 digits (11 in the document), with the suffix ``.kafka``. The first offset need not be 0, because the old
-broker deletes from the front. A file ends where the next one begins; otherwise 0.7 would not open the log.
+A partition's directory is ``NAME-N`` (``NAME_N`` in the design document). A file is named after its first byte's
+offset, in 20 digits (11 in the document), with the suffix ``.kafka``; the first need not be 0, because the old broker
+deletes from the front. A file ends where the next begins; otherwise 0.7 would not open the log.
 """
 
 from __future__ import annotations
@@ -60,10 +60,9 @@ def files_of(directory: Path) -> list[LogFile]:
 
 
 def logs_in(directory: Path) -> dict[str, dict[int, Path]]:
-    """The logs of a directory, each with its partitions' directories; ``directory`` may itself be a partition's.
-
-    Directories without 0.7 files are skipped unless they are empty, as a new partition's may be. Raises OSError, and
-    OldLogError if a partition exists twice (``NAME-N`` and ``NAME_N``).
+    """The logs of a directory, each with its partitions' directories; ``directory`` may itself be a partition's. Others
+    without 0.7 files are skipped unless empty, as a new partition's may be. Raises OSError, and OldLogError if a
+    partition exists twice (``NAME-N`` and ``NAME_N``).
     """
     own = log_and_partition(directory.resolve().name)
     if own is not None and any(file_start(name) is not None for name in os.listdir(directory)):

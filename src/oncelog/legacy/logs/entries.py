@@ -1,12 +1,10 @@
 """Parser for log entries of Kafka 0.7: outer entries, and the messages within compressed sets.
 
-A compressed payload is a set of entries, which may again contain compressed ones. The CRC covers the payload alone. All
-messages of a set have the offset of the outer entry, which is its byte position in the log. A reader cannot stop or
-resume inside an entry, so an entry is read completely or not at all.
+A compressed payload is a set of entries, perhaps with nested sets. The CRC covers the payload alone. All messages of a
+set have the outer entry's offset, its byte position in the log, so an entry is read completely or not at all. As in
+0.7's iterator, an incomplete entry at the end of a set is ignored.
 
-Rules: every length is checked against the available bytes before a slice is taken. The sets of one entry together never
-decompress to more than ``Limits.set_bytes``. As in 0.7's iterator, a set may end with an incomplete entry, which is
-ignored.
+Every length is checked before a slice is taken. One entry's sets never decompress to more than ``Limits.set_bytes``.
 
 Source: ``log-design-0.7``, Message Format; ``kafka.message`` of 0.7.2.
 """
@@ -55,9 +53,7 @@ class BadEntry(Exception):
 
 
 class UnfinishedEntry(BadEntry):
-    """The bytes end before the entry does. ``needed`` is the entry's size, or that of its head if even the head is
-    incomplete.
-    """
+    """The bytes end before the entry does. ``needed``: the size of the entry, or of its head if that is incomplete."""
 
     def __init__(self, needed: int, available: int) -> None:
         self.needed = needed
@@ -194,7 +190,7 @@ def read_messages(data: bytes, at: int, limits: Limits = DEFAULT_LIMITS, most_by
 
 
 def _add_set(messages: list[bytes], payload: bytes, codec: Codec, limits: Limits, left: int) -> int:
-    """Append the messages of a compressed set; returns how many bytes may still be decompressed. Raises BadEntry."""
+    """Returns how many bytes may still be decompressed. Raises BadEntry."""
     if limits.nesting <= 0:
         raise BadEntry(f"compressed sets are nested deeper than {DEFAULT_LIMITS.nesting} levels")
     try:

@@ -1,7 +1,7 @@
-"""Progress of imports: records of a compacted topic, written in the same transactions as the imported messages.
+"""Progress of imports: records of a compacted topic, in the same transactions as the imported messages.
 
-A position has the offset in the old log, a mark of the bytes before it, and the topic's id: after the topic was deleted
-and recreated, an import starts over. Records of an unknown version or kind are left alone.
+A position has the offset in the old log, a mark of the bytes before it, and the topic's id: an import into a recreated
+topic starts over. Records of an unknown version or kind are left alone.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """Imports a Kafka 0.7 log into a topic: partition N to partition N, in order, each message exactly once despite
 crashes.
 
-A run uses the import's transactional id, which aborts and fences an earlier run. It reads the committed positions and
-then writes messages and new positions in the same transactions. So it can be repeated at any time: after a crash, for
-new messages, or with nothing left to import. With ``follow`` it runs until stopped.
+A run uses the import's transactional id, which aborts and fences an earlier run, reads the committed positions, and
+writes messages and new positions in the same transactions. So it can be repeated at any time. With ``follow`` it runs
+until stopped.
 
-Damage is handled as ``OnCorruption`` says. An incomplete entry at the end of the log counts as damage, unless the run
-follows the log and waits for the rest. In every case the position stays before such a tail, so that data the old broker
-writes there later is imported.
+``OnCorruption`` handles damage. An incomplete entry at the end of the log counts as damage, unless the run follows the
+log. In every case the position stays before it, so that data the old broker writes there later is imported.
 """
 
 from __future__ import annotations
@@ -138,9 +137,8 @@ class Importer:
             self._stack.close()
 
     def prepare(self) -> None:
-        """Fence earlier runs, and find each partition's position.
-
-        Raises OldLogError if this is not the log imported under this name, BrokerRefused, and the client's errors.
+        """Fence earlier runs, and find each partition's position. Raises OldLogError if this is not the log imported
+        under this name, BrokerRefused, and the client's errors.
         """
         # Positions are read after the producer is initialised, which fences earlier runs.
         self._positions.ensure()
@@ -230,7 +228,7 @@ class Importer:
         self._pending.totals.bytes += sum(map(len, messages.payloads))
 
     def _handle_damage(self, partition: _Partition, place: BadPlace) -> None:
-        """Apply the policy to a damaged place. Raises DamagedLog, after committing everything before it."""
+        """Raises DamagedLog, after committing everything before it."""
         self._on_event(self._event(partition.number, place))
         policy = self._settings.on_corruption
         if place.is_tail or policy is OnCorruption.STOP:

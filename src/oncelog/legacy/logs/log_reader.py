@@ -1,13 +1,11 @@
 """Reader of one partition of a 0.7 log, across its files, while an old broker may append to it and delete from it.
 
-The position is 0.7's own offset: the byte at which the next outer entry begins, in the file that contains it. ``read``
-returns messages up to a new position, a damaged place, or None at the end. It returns a damaged place again until
-``pass_over`` skips it.
+The position is 0.7's own offset: the byte at which the next outer entry begins. ``read`` returns messages up to a new
+position, a damaged place (again until ``pass_over`` skips it), or None at the end.
 
-Rules: files are read a few megabytes at a time, never mapped. At the end of the last file, an incomplete entry, or
-damage with nothing valid after it, may still be being written by the old broker or cut by its recovery: it is marked
-``is_tail``, and the position stays before it. At the start of the next file, everything missing before it is damage,
-including the gap.
+Files are read a few megabytes at a time, never mapped. An incomplete entry at the end of the last file, or damage with
+nothing valid after it, may still be being written by the old broker or cut by its recovery: it is marked ``is_tail``,
+and the position stays before it. Once there is a next file, all that is missing before it is damage.
 """
 
 from __future__ import annotations
@@ -149,9 +147,7 @@ class LogReader:
                 self.close()
 
     def _open(self) -> BadPlace | None:
-        """Open the file that contains the position, if any; returns the gap before the first file, if the position is
-        there.
-        """
+        """Open the file with the position; returns the gap before the first file, if the position is there."""
         while True:
             self._files = files_of(self.directory)
             if not self._files:
@@ -209,7 +205,7 @@ class LogReader:
         return BadPlace(path, at, behind - at, str(problem), resume)
 
     def _leave(self, path: Path, file_end: int, following: int) -> BadPlace | None:
-        """Move on from a file at its end; returns the gap or overlap between it and the next, if any."""
+        """Returns the gap or overlap between a file and the next, if any."""
         if self.position < following:
             reason = f"the file ends at offset {file_end}, but the next one begins at {following}"
             return BadPlace(path, self.position, following - self.position, reason, following)

@@ -1,13 +1,13 @@
 """Search for the next valid entry after damage in a 0.7 file; it prefers finding none to inventing a message.
 
-A payload may contain bytes that look like entries, so the search needs the end of the damaged entry. In this order:
+A payload may contain bytes that look like entries, so the search needs the end of the damaged entry:
 1. Its length leads to a valid entry: only its payload or head is damaged.
 2. Its length is wrong, but its CRC matches after some bytes, where an entry may begin: that is its end.
 3. Its length reaches the file's end or beyond: it is the last entry, perhaps truncated. Nothing within it counts.
 4. Its length fits in the file: the next valid entry after that. Otherwise the next valid entry after the damage.
 
-A valid entry is complete and has a matching CRC and a payload. Empty messages count only if another follows. Work is
-bounded: a file gets ``Budget`` bytes of searching; the remainder counts as damaged.
+A valid entry is complete and has a matching CRC and a payload; empty messages count only if another follows. A file
+gets ``Budget`` bytes of searching; the remainder counts as damaged.
 """
 
 from __future__ import annotations
@@ -50,9 +50,8 @@ class Budget:
 
 
 def next_entry(read: ReadAt, bad_at: int, end: int, budget: Budget, limits: Limits) -> int:
-    """The position after the damage at ``bad_at`` from which entries are valid again; ``end`` if there are none.
-
-    ``end`` is the file's end, or the start of the next file.
+    """The position after the damage at ``bad_at`` from which entries are valid again, or ``end``: the file's end, or
+    the next file's start.
     """
     return _Search(read, end, budget, limits).behind(bad_at)
 
@@ -82,7 +81,7 @@ class _Search:
         return self._end
 
     def _claimed_end(self, at: int) -> int | None:
-        """The end of an entry by its length alone, possibly beyond the file; None for an impossible length."""
+        """The end of an entry by its length, possibly beyond the file; None for an impossible length."""
         head = self._read(at, min(LENGTH_BYTES, self._end - at))
         length = int.from_bytes(head, "big", signed=True) if len(head) == LENGTH_BYTES else MIN_MESSAGE_BYTES
         return at + LENGTH_BYTES + length if MIN_MESSAGE_BYTES <= length <= self._limits.entry_bytes else None
@@ -151,7 +150,7 @@ class _Search:
         return self._end if whole else None
 
     def _heads(self, start: int) -> Iterator[int]:
-        """Positions from ``start`` on that may be heads of entries; stops when the budget is spent."""
+        """Positions that may be heads of entries, until the budget is spent."""
         while start < self._end:
             window = self._read(start, min(WINDOW_BYTES, self._end - start))
             if not window or not self._budget.spend(len(window)):

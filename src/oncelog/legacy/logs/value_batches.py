@@ -1,7 +1,7 @@
 """Record batches of values alone: no keys, no headers, one timestamp. 0.7's messages have nothing else.
 
-The rule: the output equals that of ``records.builder`` for such records, in a third of the time: only the lengths and
-the offset differ between records, and their varints are cached.
+The output equals that of ``records.builder``, in a third of the time: only lengths and offsets differ between records,
+and their varints are cached.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ def value_batches(
     values: Sequence[bytes], timestamp_ms: int, most_bytes: int, codec: Codec = Codec.NONE
 ) -> Iterator[bytearray]:
     """Batches of ``values`` with at most ``most_bytes`` of records before compression; a larger value is a batch of its
-    own.
-
-    Their base offset is 0 and they have no producer; the client fills these in.
+    own. The client fills in base offset and producer.
     """
     pieces: list[bytes] = []
     count = size = 0

@@ -1,7 +1,6 @@
 """Message sets: Kafka's formats 0 (0.8 and 0.9) and 1 (0.10), which record batches replaced in 0.11 (KIP-98).
 
-A message set is a sequence of entries. The value of a compressed entry (a wrapper) is another message set. Other rooms
-import the names below from the package.
+The value of a compressed entry (a wrapper) is another message set. Other rooms import the names below from the package.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """Conversion between message sets and record batches, for Produce 0 to 2 and Fetch 0 to 3.
 
-Keys, values, offsets and timestamps are kept. Format 0 has no timestamps, and neither format has headers. Both
-directions are generators that yield between steps, for a worker: a set of a few kilobytes may contain millions of
-messages.
+Keys, values, offsets and timestamps are kept; format 0 has no timestamps, neither has headers. Both directions yield
+between steps, for a worker: a set of a few kilobytes may contain millions of messages.
 
-Down-conversion never exceeds the given room, however much a batch grows: it may stop in the middle of a batch, and it
-omits records before the requested offset, so that the client's next request continues there. Compressed batches become
-wrappers of at most ``WRAPPER_BYTES``.
+Down-conversion never exceeds the given room: it may stop in the middle of a batch, and omits records before the
+requested offset, so that the client's next request continues there. Compressed batches become wrappers of at most
+``WRAPPER_BYTES``.
 """
 
 from __future__ import annotations
@@ -42,11 +41,12 @@ _WRAPPER_ROOM: Final = 64  # Bytes that a wrapper adds to incompressible message
 def up_converted(
     data: Buffer, entries: Iterable[Entry], max_bytes: int, *, log_append_time: bool = False
 ) -> Generator[None, None, bytearray | None]:
-    """The record batch with the messages of ``entries``, which were read from ``data``; None without entries.
+    """The record batch with the messages of ``entries``, which were read from ``data``; None without entries. Offsets
+    begin at 0; the codec is the wrapper's.
 
-    Offsets begin at 0; the codec is the wrapper's. If a message claims log append time, the batch does so only if the
-    topic uses it (``log_append_time``) or there is no timestamp; otherwise the timestamp counts as the producer's.
-    ``max_bytes`` limits decompression. Raises CorruptBatch and its subclasses.
+    If a message claims log append time, the batch does so only if the topic uses it (``log_append_time``) or there is
+    no timestamp; otherwise the timestamp counts as the producer's. ``max_bytes`` limits decompression. Raises
+    CorruptBatch and its subclasses.
     """
     read = iter(entries)
     first = next(read, None)
@@ -98,9 +98,9 @@ class Converted(NamedTuple):
 def down_converted(
     buffer: Buffer, position: int, header: BatchHeader, *, magic: int, first_offset: int, room: int, max_bytes: int
 ) -> Generator[None, None, Converted]:
-    """The records of the batch at ``position`` from ``first_offset`` on, in format ``magic``, within ``room`` bytes.
+    """The records of the batch at ``position`` from ``first_offset`` on, in format ``magic``, within ``room`` bytes; at
+    least one message, which the caller may cut. The caller leaves out control batches.
 
-    One message is returned whatever the room; the caller may cut it. The caller leaves out control batches.
     ``max_bytes`` limits decompression. Raises CorruptBatch, and ValueError for zstd, which these formats lack.
     """
     if header.codec is Codec.ZSTD:
@@ -178,9 +178,8 @@ class _Inner:
 
 
 def wrap(data: Buffer, offset: int, magic: int, codec: Codec, timestamp: int = NO_TIMESTAMP, bits: int = 0) -> bytes:
-    """The wrapper at ``offset`` around a message set, whose inner offsets are not changed.
-
-    ``bits`` are attributes beside the codec. Raises ValueError for zstd.
+    """The wrapper at ``offset`` around a message set, whose inner offsets stay. ``bits``: attributes beside the codec.
+    Raises ValueError for zstd.
     """
     if codec is Codec.ZSTD:
         raise ValueError("message sets cannot be compressed with zstd")

@@ -1,7 +1,7 @@
 """One entry of a message set: its layout, validation and encoding.
 
-The rule: no length is trusted beyond the available bytes, and the declared sizes must add up. The magic byte has the
-same position as in a record batch, so one byte tells the formats apart.
+No length is trusted beyond the available bytes, and the declared sizes must add up. The magic byte's position is that
+in a record batch: one byte tells the formats apart.
 """
 
 from __future__ import annotations
@@ -44,9 +44,8 @@ class TimestampType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message as a consumer sees it: absolute offset, timestamp in milliseconds (−1: none), key and value.
-
-    ``magic`` is the format it was read from. Formats 0 and 1 have no headers.
+    """A message as a consumer sees it: absolute offset, timestamp in milliseconds (−1: none), key and value. ``magic``
+    is the format it was read from.
     """
 
     offset: int
@@ -61,9 +60,9 @@ class Message:
 class Limits:
     """Limits of reading one outer entry.
 
-    ``max_bytes`` limits decompressed bytes, nested wrappers included; it also bounds the number of messages, each of at
-    least 26 bytes. ``max_depth`` limits the nesting of wrappers: 0 rejects compressed entries, 1 is what Apache Kafka
-    since 0.10 reads; 0.8's own consumers accept any depth.
+    ``max_bytes`` limits decompressed bytes, nested wrappers included, and so the number of messages, each of at least
+    26 bytes. ``max_depth`` limits nesting: 0 rejects compressed entries, Apache Kafka since 0.10 reads 1, and 0.8's own
+    consumers any depth.
     """
 
     max_bytes: int = 128 << 20
@@ -74,10 +73,8 @@ DEFAULT_LIMITS: Final = Limits()
 
 
 class Entry(NamedTuple):
-    """An entry as it lies in the buffer: a message, or the wrapper of several.
-
-    ``position`` is where it begins, ``size`` its declared size. ``key`` and ``value`` are slices of the buffer: bytes
-    of bytes, views of views.
+    """An entry as it lies in the buffer: a message, or the wrapper of several. ``size`` is the declared one. ``key``
+    and ``value`` are slices: bytes of bytes, views of views.
     """
 
     position: int
@@ -114,10 +111,8 @@ class Entry(NamedTuple):
 
 
 def read_entry(buffer: Buffer, position: int = 0) -> Entry:
-    """The entry at ``position``; its CRC is not checked.
-
-    Raises TruncatedBatch if the buffer ends before the entry, UnsupportedMagic for a record batch or an unknown format,
-    CorruptBatch if the lengths do not add up.
+    """The entry at ``position``; its CRC is not checked. Raises TruncatedBatch if the buffer ends before it,
+    UnsupportedMagic for a record batch or an unknown format, CorruptBatch if the lengths do not add up.
     """
     remaining = len(buffer) - position
     if remaining < LOG_OVERHEAD:
@@ -144,10 +139,10 @@ def read_entry(buffer: Buffer, position: int = 0) -> Entry:
 
 
 def shallow(data: Buffer, position: int = 0) -> Iterator[Entry]:
-    """The entries from ``position`` to the end of ``data``, with wrappers unopened; CRCs are not checked.
+    """The entries from ``position`` on, with wrappers unopened; CRCs are not checked.
 
-    Yields all entries before the first incomplete one, then raises like ``read_entry``: a Fetch response, and the last
-    file of an unclosed log, may end inside an entry.
+    Yields all before the first incomplete one, then raises like ``read_entry``: a Fetch response, and the last file of
+    an unclosed log, may end inside an entry.
     """
     end = len(data)
     while position < end:
@@ -157,13 +152,12 @@ def shallow(data: Buffer, position: int = 0) -> Iterator[Entry]:
 
 
 def crc_matches(buffer: Buffer, entry: Entry) -> bool:
-    """True if the CRC of an entry read from ``buffer`` is the one it declares."""
     start = entry.position + LOG_OVERHEAD + _CRC_BYTES
     return crc32(memoryview(buffer)[start : entry.end]) == entry.crc
 
 
 def ensure_crc(buffer: Buffer, entry: Entry) -> None:
-    """Raises CorruptBatch if the CRC of an entry read from ``buffer`` does not match."""
+    """Raises CorruptBatch if the CRC does not match."""
     if not crc_matches(buffer, entry):
         raise CorruptBatch(f"wrong checksum of the message at {entry.position}, offset {entry.offset}")
 

@@ -1,8 +1,8 @@
 """LZ4 frames of format 0, whose header checksum covers the wrong bytes (KIP-57).
 
-Kafka's first LZ4 frames (0.8.2) hash the magic number together with the descriptor; the LZ4 specification hashes the
-descriptor alone, as format 1 does. In format 0 Apache Kafka writes the wrong checksum and ignores it when reading; so
-does this module. The blocks are the same.
+Kafka's first LZ4 frames (0.8.2) hash the magic number with the descriptor; the specification, like format 1, hashes the
+descriptor alone. In format 0 Apache Kafka writes the wrong checksum and ignores it when reading; so does this module.
+The blocks are the same.
 """
 
 from __future__ import annotations
@@ -29,9 +29,8 @@ def compress_v0(data: Buffer) -> bytes:
 
 
 def decompress_v0(data: Buffer, max_bytes: int) -> bytes:
-    """The contents of an LZ4 frame of format 0, at most ``max_bytes``; the header checksum is not verified.
-
-    Raises TooMuchOutput, or CorruptBatch if ``data`` is not an LZ4 frame.
+    """The contents of an LZ4 frame of format 0; the header checksum is ignored. Raises TooMuchOutput beyond
+    ``max_bytes``, or CorruptBatch if ``data`` is no LZ4 frame.
     """
     frame = bytearray(data)
     end = _descriptor_end(frame)

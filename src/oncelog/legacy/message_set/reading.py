@@ -1,13 +1,13 @@
 """Reader of the messages in message sets, including those in wrappers.
 
-The rule: offsets are those that a consumer of Apache Kafka sees. In a wrapper of format 0 the inner offsets are
-absolute. In a wrapper of format 1 they are relative (KIP-31): the wrapper has the absolute offset of its last message.
-A wrapper at offset 0 has not been in a log yet (some librdkafka versions), and its inner offsets are used as they are.
-If a wrapper has log append time, its timestamp applies to all its messages of format 1 (KIP-32).
+Offsets are those that a consumer of Apache Kafka sees. In a wrapper of format 0 the inner offsets are absolute, in
+format 1 relative (KIP-31): the wrapper has the absolute offset of its last message. A wrapper at offset 0 has not been
+in a log yet (some librdkafka versions): its inner offsets are used as they are. A wrapper's log append time applies to
+all its messages of format 1 (KIP-32).
 
 Every CRC, of wrappers and inner messages, is checked before a message is returned. ``Limits`` bounds decompression
-before memory is allocated. Only CorruptBatch and its subclasses are raised: InvalidSet for an "invalid record" of
-Apache Kafka, the others for a "corrupt message".
+before memory is allocated. Raises only CorruptBatch and its subclasses: InvalidSet for an "invalid record" of Apache
+Kafka, the others for a "corrupt message".
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ _PREFIX: Final = struct.Struct(">qi")
 def deep(data: Buffer, limits: Limits = DEFAULT_LIMITS) -> Iterator[Message]:
     """The messages in the entries of ``data``, in order; ``limits`` applies to each outer entry.
 
-    Yields all messages before an error, then raises CorruptBatch, TooMuchOutput, UnsupportedMagic or, if ``data`` ends
-    inside an entry, TruncatedBatch.
+    Yields all before an error, then raises CorruptBatch, TooMuchOutput, UnsupportedMagic or, at an incomplete entry,
+    TruncatedBatch.
     """
     for entry in shallow(data):
         yield from messages_of(data, entry, limits)
 
 
 def messages_of(buffer: Buffer, entry: Entry, limits: Limits = DEFAULT_LIMITS) -> Iterator[Message]:
-    """The messages of one entry read from ``buffer``: the entry itself, or its contents. Raises like ``deep``."""
+    """The messages of one entry read from ``buffer``: itself, or its contents. Raises like ``deep``."""
     ensure_crc(buffer, entry)
     if not entry.is_compressed:
         yield _message(entry, entry.offset, None)

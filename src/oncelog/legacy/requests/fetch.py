@@ -1,13 +1,13 @@
 """Fetch, versions 0 to 3: records as message sets, of format 0 below version 2 and of format 1 from version 2 on.
 
-Records are located as in current versions, then read and converted by a worker, one batch at a time
-(``message_set.conversion``). Unlike current responses, which refer to ranges of files, these records are in memory
-until they are sent: at most ``MAX_RESPONSE_BYTES``, divided evenly; the client continues where they end.
+Records are located as in current versions, then a worker reads and converts a batch at a time
+(``message_set.conversion``). They are in memory until they are sent: at most ``MAX_RESPONSE_BYTES``, divided evenly;
+the client continues where they end.
 
-These clients do not know transactions: control batches are omitted, records of aborted transactions are not. If nothing
-else were left, the request waits, since the client would otherwise repeat it endlessly. Nor do they know zstd: such
-batches give error 76 (KIP-110). Below version 3, a first message larger than the client's limit is cut, which tells the
-client to raise it; from version 3 on it is sent whole (KIP-74).
+These clients do not know transactions: control batches are omitted, aborted records are not. If nothing else were left,
+the request waits, since the client would repeat it endlessly. Nor do they know zstd: error 76 (KIP-110). Below version
+3, a first message larger than the client's limit is cut, which tells the client to raise it; from version 3 on it is
+sent whole (KIP-74).
 
 Replicas are not served: a follower's log must equal its leader's, byte for byte.
 """
@@ -158,10 +158,8 @@ def _limits(request: FetchRequest, context: Context) -> _Limits:
 
 
 def _convert(pairs: _Pairs, limits: _Limits) -> Generator[None, None, list[Result]]:
-    """Convert all partitions in turn, on a worker.
-
-    Each response begins with another partition, so that every partition gets room: these clients always send their
-    partitions in the same order.
+    """Convert all partitions in turn, on a worker. Each response begins with another one, so that every partition gets
+    room: these clients always send them in the same order.
     """
     remaining = limits.max_bytes
     share = max(MIN_SHARE_BYTES, remaining // len(pairs))

@@ -1,8 +1,8 @@
 """ListOffsets, version 0: the offsets at which the files of a log begin, and its end, newest first.
 
-For a timestamp it returns the start of each file last written at or before that time, at most ``max_num_offsets``. For
-consumers the high watermark stands for the end, and nothing beyond it is returned. A file's time is that of its newest
-record, or its modification time if records have none, so that copying or restoring a file does not change it.
+For a timestamp it returns the start of each file last written at or before that time, at most ``max_num_offsets``; to
+consumers nothing beyond the high watermark, which stands for the end. A file's time is that of its newest record, or
+its modification time if records have none, so that copying or restoring a file does not change it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _offsets(
 
 def offsets_before(log: PartitionLog, timestamp: int, count: int, now_ms: int) -> list[int]:
     """The start offsets of files written at or before ``timestamp``, and the log end offset, whose time is now; the
-    last ``count`` of them, newest first. Raises OSError.
+    last ``count``, newest first. Raises OSError.
     """
     segments = list(log.segments)
     starts: list[int] = [max(segment.base_offset, log.log_start_offset) for segment in segments]

@@ -1,11 +1,9 @@
 """Produce, versions 0 to 2: message sets of format 0 or 1, stored as record batches (KIP-31, KIP-32).
 
 Version 1 adds the throttle time, version 2 the broker's timestamp; each accepts either format. A set is validated as in
-Apache Kafka 3.9, converted to a batch, and appended like any other, by the topic's rules for keys, timestamps and
-compression. An incomplete message at the end of the set is dropped. An empty set is answered without error and without
-offset. There is no producer id, so nothing is idempotent.
-
-Sets that may be large are converted by a worker.
+Apache Kafka 3.9, converted to a batch, large ones by a worker, and appended by the topic's rules for keys, timestamps
+and compression. An incomplete message at the end is dropped. An empty set is answered without error and without offset.
+There is no producer id, so nothing is idempotent.
 """
 
 from __future__ import annotations
@@ -52,7 +50,6 @@ _Converted = bytearray | ErrorCode | None
 
 
 def handle(request: ProduceRequest, context: Context) -> Steps[ProduceResponse | None]:
-    """Convert every partition's messages, then continue as in current versions."""
     response = ProduceResponse()
     appends, sets = appends_of(request, response, context), []
     for append in appends:

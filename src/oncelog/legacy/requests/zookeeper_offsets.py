@@ -1,15 +1,12 @@
-"""OffsetCommit versions 0 and 1, and OffsetFetch version 0, from the time when consumers kept their offsets in
-ZooKeeper.
+"""OffsetCommit versions 0 and 1, and OffsetFetch version 0, from when consumers kept their offsets in ZooKeeper.
 
 Version 0 of both uses the coordination tree, without a coordinator: an offset is the node
-``/consumers/GROUP/offsets/TOPIC/PARTITION``, in decimal digits. If the tree is ZooKeeper, these nodes are shared with
-consumers of Apache Kafka up to 1.1 that balance through ZooKeeper. They write the nodes directly, so the last write
-wins; versions are not compared. Another tree uses the same path. A missing offset is −1 with
-UNKNOWN_TOPIC_OR_PARTITION, which these clients understand as "none".
+``/consumers/GROUP/offsets/TOPIC/PARTITION``, in decimal digits. In ZooKeeper these nodes are shared with consumers of
+Apache Kafka up to 1.1, which write them directly: the last write wins, versions are not compared. A missing offset is
+−1 with UNKNOWN_TOPIC_OR_PARTITION, which these clients understand as "none".
 
-OffsetCommit 1 goes to the coordinator, and has a timestamp for each offset. In Apache Kafka 3.9 the retention of a
-commit starts at its timestamp. In current versions and in this broker it starts when the group becomes empty, so the
-timestamp is read and ignored.
+OffsetCommit 1 goes to the coordinator. Its timestamp for each offset, where retention starts in Apache Kafka 3.9, is
+ignored: in current versions and here retention starts when the group becomes empty.
 """
 
 from __future__ import annotations

@@ -1,4 +1,1 @@
-"""Loading old log directories into a table without a broker: files of Kafka 0.7, and formats 0 and 1 of 0.8 to 0.10.
-
-Rows and offsets are published by one rename, so a load can be repeated after a crash or for new data.
-"""
+"""Loading old log directories into a table without a broker: files of Kafka 0.7, and formats 0 and 1 of 0.8 to 0.10."""

@@ -45,8 +45,6 @@ class OldLogSource(DataSource):
 
 
 class OldLogReader(VersionedPickle, DataSourceReader):
-    """Reads each range in its own task."""
-
     def __init__(self, ranges: Sequence[OldLogRange], decoding: JsonDecoding | None) -> None:
         self._ranges, self._decoding = ranges, decoding
 

@@ -1,8 +1,8 @@
 """Planning of loads from old logs: the files of a directory, and the ranges that a table lacks.
 
-Offsets are those of the format: in 0.7 the byte position of an outer entry, shared by its messages; in formats 0 and 1
-the message's offset. A file ends where the next begins. The last one ends after its last complete entry, which the
-driver finds by lengths alone, so that no range ends inside an entry and the next load begins where this one ended.
+Offsets are the format's: in 0.7 the byte position of an outer entry, shared by its messages; in formats 0 and 1 the
+message's. A file ends where the next begins, the last after its last complete entry, which the driver finds by lengths
+alone: no range ends inside an entry, and the next load begins there.
 """
 
 from __future__ import annotations
@@ -69,9 +69,8 @@ class OldFile(NamedTuple):
 
 
 def old_files(directory: Path, topics: Iterable[str]) -> list[OldFile]:
-    """The files of the named logs (all by default), by topic, partition and offset.
-
-    Raises OldLogsError for a directory without old logs and for an unknown log, ClientError, OSError.
+    """The files of the named logs (all by default), by topic, partition and offset. Raises OldLogsError for a directory
+    without old logs and for an unknown log, ClientError, OSError.
     """
     by_log: dict[str, list[OldFile]] = {}
     for log, partitions in logs_in(directory).items():

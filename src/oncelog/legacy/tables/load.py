@@ -1,9 +1,8 @@
 """Loading old logs into a table directory: a task reads each file, Spark writes it, and the load checks and publishes
-it.
+it by one rename.
 
-The names of the table's files record each partition's position, so a killed load can be repeated, and a load from a log
-still being written picks up new data. A table of old logs accepts no rows of a topic, and vice versa: their offsets are
-unrelated.
+The names of the table's files record each partition's position, so a killed load can be repeated, and a later one picks
+up new data. A table of old logs accepts no rows of a topic, and vice versa: their offsets are unrelated.
 """
 
 from __future__ import annotations
@@ -43,9 +42,9 @@ def load_old_logs(
 ) -> LoadReport:
     """Load the named logs (all by default) from ``directory`` into the Parquet table at ``to``, each message once.
 
-    Offsets are the old log's own: in 0.7 the byte position of the outer entry, so messages of a compressed set share
-    one. Without ``spark`` a local session is started and stopped; executors must see the files under the same path.
-    Raises SparkSourceError (OldLogsError, TableError, DataLoss), each one line.
+    Offsets are the old log's: in 0.7 the outer entry's byte position, which messages of a compressed set share. Without
+    ``spark`` a local session is started and stopped; executors must see the files under the same path. Raises
+    SparkSourceError (OldLogsError, TableError, DataLoss), each one line.
     """
     started = time.monotonic()
     table = ParquetTable(LoadRequest((), to, _UNUSED_OPTIONS, shape=shape), parse_options(_UNUSED_OPTIONS))

@@ -1,7 +1,7 @@
 """The rows of one range of an old file, read in a task a few megabytes at a time.
 
-Rules: everything is validated, including CRCs, and unreadable data fails the task with file and offset. 0.7's messages
-have no timestamps and get their file's; those of format 0 get none. ``timestampType`` is −1 for both (KIP-32).
+Everything is validated, CRCs too; unreadable data fails the task with file and offset. 0.7's messages get their file's
+timestamp, those of format 0 none. ``timestampType`` is −1 for both (KIP-32).
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ def arrow_rows(log_range: OldLogRange, schema: pa.Schema) -> Iterator[pa.RecordB
 
 
 def rows_of(log_range: OldLogRange) -> Iterator[OldRow]:
-    """The messages of a range. Raises OldLogsError, OSError."""
     return _of_0_7(log_range) if log_range.kind == "0.7" else _of_message_sets(log_range)
 
 

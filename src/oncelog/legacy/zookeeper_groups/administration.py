@@ -1,8 +1,8 @@
 """Administration of groups in ZooKeeper: list, describe, reset, and move offsets to or from Kafka.
 
-Rules: a group is running while one of its consumers is registered. Its offsets are not changed then, because its
-consumers would overwrite them. Brokers are found in ZooKeeper and are asked only for log bounds and for offsets stored
-in Kafka. Moving offsets keeps the source's; partitions in which the target is ahead are not moved back.
+A group is running while one of its consumers is registered; its offsets are not changed then, because its consumers
+would overwrite them. Brokers are asked only for log bounds and for offsets stored in Kafka. Moving offsets keeps the
+source's; partitions in which the target is ahead are not moved back.
 """
 
 from __future__ import annotations
@@ -70,8 +70,6 @@ class ZooKeeperMemberRow:
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperGroup:
-    """A group: its consumers, the owner of each partition, and its offsets in ZooKeeper."""
-
     group: str
     state: str
     members: list[ZooKeeperMemberRow]
@@ -91,7 +89,7 @@ class MoveRow:
 
 @contextmanager
 def zookeeper_session(connect: str) -> Iterator[ZooKeeperClient]:
-    """A short-lived session that reports ZooKeeper's failures as ClientError. Raises ZooKeeperUnreachable."""
+    """ZooKeeper's failures become ClientError. Raises ZooKeeperUnreachable."""
     session = open_session(connect, _SESSION_MS, _SESSION_MS)
     try:
         yield session
@@ -180,7 +178,7 @@ def plan_zookeeper_reset(
     to: ResetTo,
     partitions: Iterable[TopicPartition] | None = None,
 ) -> list[ResetRow]:
-    """The target offset of each partition: the given ones, or all with offsets in ZooKeeper."""
+    """The target offset of each partition: those given, or all in ZooKeeper."""
     check_group(group)
     committed = {partition: Committed(offset) for partition, offset in all_offsets(session, group).items()}
     return plan_from(client, committed, to, partitions)
@@ -199,8 +197,8 @@ def move_offsets(
 ) -> list[MoveRow]:
     """Copy the offsets of a stopped group from one storage to the other.
 
-    Raises BrokerRefused (NON_EMPTY_GROUP) while a consumer of it is registered in ZooKeeper or is a member at its
-    coordinator, and ClientError if there is nothing to move, or if the target is ahead and not ``force``.
+    Raises BrokerRefused (NON_EMPTY_GROUP) while a consumer of it is registered in ZooKeeper or a member at its
+    coordinator, and ClientError if there is nothing to move, or the target is ahead and not ``force``.
     """
     check_group(group)
     _require_stopped(session, group)

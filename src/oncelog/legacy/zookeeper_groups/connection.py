@@ -1,7 +1,7 @@
 """ZooKeeper sessions, and clients of the brokers registered there.
 
-The client class is the brokers' own, from ``coordination.zookeeper.client``. This is the only module of the
-coordination tree that the client room imports, apart from its values.
+Only this module imports the coordination tree, beside its values: ``coordination.zookeeper.client``, the brokers' own
+client.
 """
 
 from __future__ import annotations
@@ -31,10 +31,8 @@ class ZooKeeperUnreachable(ClientError):
 def open_session(
     connect: str, session_timeout_ms: int, connection_timeout_ms: int, changed: Callable[[], None] = lambda: None
 ) -> ZooKeeperClient:
-    """Open a session; ``connect`` is ``host:port,host:port/chroot``.
-
-    ``changed`` is called when the connection is restored or the session has ended. Raises ZooKeeperUnreachable, and
-    ConfigError without kazoo.
+    """Open a session at ``host:port,host:port/chroot``. ``changed`` is called when the connection is restored or the
+    session has ended. Raises ZooKeeperUnreachable, and ConfigError without kazoo.
     """
     try:
         from oncelog.coordination.zookeeper.access import ZooKeeperAccess
@@ -55,9 +53,8 @@ def protocol_of(settings: Mapping[str, str]) -> str:
 
 
 def client_of(brokers: Sequence[RegisteredBroker], config: ClientConfig) -> Client:
-    """A client of registered brokers. Raises ConfigError if there are none.
-
-    A single broker of 0.8 or 0.9 is enough for not requesting any broker's API versions.
+    """A client of registered brokers. Raises ConfigError if there are none. With one of 0.8 or 0.9, no broker's API
+    versions are requested.
     """
     if not brokers:
         raise ConfigError(

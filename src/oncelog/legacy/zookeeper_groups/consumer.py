@@ -1,9 +1,8 @@
 """A blocking consumer that shares topics with others through ZooKeeper, for one thread.
 
-Rules: delivery is at least once; only records reported to ``processed`` are committed. A separate thread maintains the
-membership, because the whole group waits for each of its consumers. When partitions must be released, the application
-has ``release_wait_ms`` to finish the records it holds. ``processed`` returns False for a partition that has moved to
-another consumer. The application holds the records from ``poll`` until it has reported them all or polls again.
+Delivery is at least once; only records reported to ``processed`` are committed. The application holds the records from
+``poll`` until it has reported them all or polls again; when partitions must be released, it has ``release_wait_ms`` to
+finish them. A thread maintains the membership, because the whole group waits for each of its consumers.
 """
 
 from __future__ import annotations
@@ -47,9 +46,9 @@ class ZooKeeperConsumer:
     """One consumer of a group; a context manager.
 
     ``zookeeper`` is ``host:port,host:port/chroot``. ``topics`` are names, or a Subscription with filters and numbers of
-    streams. ``properties`` are the old consumer's keys, and a client's (``security.protocol``, …). ``poll`` calls
-    ``on_assigned`` with the starting positions, and with an empty dict when partitions are lost; any thread may call
-    ``on_remark`` with warnings. Raises ConfigError, and ZooKeeperUnreachable.
+    streams. ``properties`` are the old consumer's keys, and a client's. ``poll`` calls ``on_assigned`` with the
+    starting positions, or an empty dict when partitions are lost; any thread may call ``on_remark`` with warnings.
+    Raises ConfigError, and ZooKeeperUnreachable.
     """
 
     def __init__(
@@ -111,7 +110,6 @@ class ZooKeeperConsumer:
 
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
-        """The partitions that this consumer owns and delivers now."""
         with self._condition:
             return tuple(self._member.positions) if self._member.may_deliver(now_ms()) else ()
 
@@ -120,9 +118,7 @@ class ZooKeeperConsumer:
         return self._connect(self._runner.brokers)
 
     def owner_of(self, partition: TopicPartition) -> str | None:
-        """The thread that owns a partition of this consumer, as ``consumer-number``; None if it does not own the
-        partition.
-        """
+        """The thread that owns a partition, as ``consumer-number``; None if this consumer does not."""
         with self._condition:
             return self._member.owners.get(partition)
 
@@ -151,9 +147,8 @@ class ZooKeeperConsumer:
         return batches
 
     def processed(self, partition: TopicPartition, next_offset: int) -> bool:
-        """Mark records before ``next_offset`` as processed, so that they may be committed.
-
-        False if the partition has moved to another consumer, which reads these records too.
+        """Mark records before ``next_offset`` as processed, for a commit. False if the partition has moved to another
+        consumer, which reads them too.
         """
         with self._condition:
             if next_offset >= self._held.get(partition, next_offset + 1):
@@ -301,7 +296,6 @@ class ZooKeeperConsumer:
                 self._condition.wait(max(1, deadline_ms - now_ms()) / 1000)
 
     def _changed(self) -> None:
-        """Called by kazoo's thread when a watch fires, or the connection is restored or lost for good."""
         with self._condition:
             self._member.changed()
             self._condition.notify_all()

@@ -1,7 +1,7 @@
 """The ZooKeeper nodes of one group, read and written by one of its consumers in its session.
 
-Rules: a watch is set together with the read it guards. Owner nodes are created all or none, in transactions that check
-that the consumer is registered; a node is deleted only if this session owns it. Every operation may be repeated.
+A watch is set together with the read it guards. Owner nodes are created all or none, in transactions that check the
+consumer's registration; a node is deleted only if this session owns it. Every operation may be repeated.
 """
 
 from __future__ import annotations
@@ -34,9 +34,8 @@ _TRANSACTION_SIZE = 500  # Owner nodes in one transaction.
 
 
 class GroupNodes:
-    """A group's nodes in ZooKeeper, in one session.
-
-    ``changed`` is the watch on everything, called by kazoo's thread. All methods raise TreeUnavailable and SessionLost.
+    """``changed`` is the watch on everything, called by kazoo's thread. All methods raise TreeUnavailable and
+    SessionLost.
     """
 
     def __init__(self, session: ZooKeeperClient, group: str, changed: Watch) -> None:
@@ -118,9 +117,7 @@ class GroupNodes:
         return sorted(name for name in names if subscription.streams_of(name, exclude_internal=exclude_internal))
 
     def _taken(self, path: str) -> Done | Taken:
-        """The owner of a node that already exists, or Done if this session owns it. The node is watched; it may already
-        be gone.
-        """
+        """The owner of an existing node, or Done if this session owns it. The watched node may be gone by now."""
         node = self._session.get(path, self._changed)
         if node is None:
             self._changed(None)

@@ -1,7 +1,7 @@
 """Runs a member's steps over its ZooKeeper session and its own client of the brokers.
 
-The rule: a step that fails for lack of a connection returns ``Unavailable`` and is repeated; an error from the brokers
-returns ``Failed``. Only internal errors are raised.
+A step without a connection returns ``Unavailable`` and is repeated; an error of the brokers returns ``Failed``. Only
+internal errors are raised.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _NO_SESSION: Final = TreeUnavailable("there is no session with ZooKeeper")
 
 
 class StepRunner:
-    """Runs a member's steps, in one thread. ``changed`` is called by kazoo's thread, ``stop_delivery`` by ``run``."""
+    """``changed`` is called by kazoo's thread, ``stop_delivery`` by ``run``."""
 
     def __init__(
         self,
@@ -147,10 +147,8 @@ class StepRunner:
         return Done()
 
     def _failed(self, error: ClientError) -> Failed:
-        """The outcome of an error at the brokers.
-
-        Unreachable brokers may have moved, so their addresses are read again. An unknown topic that is in the tree will
-        soon be known to the brokers.
+        """Unreachable brokers may have moved, so their addresses are read again. An unknown topic that is in the tree
+        will soon be known to the brokers.
         """
         client, self._client = self._client, None
         passes = isinstance(error, NoBrokerReachable | UnknownTopic)
@@ -176,10 +174,8 @@ class StepRunner:
         return self._client
 
     def _read_offsets(self, partitions: tuple[TopicPartition, ...]) -> Stored:
-        """The offsets in both storages.
-
-        Kafka's are requested if they count or, for a warning, if the cluster has stored offsets before: the request
-        would create the topic.
+        """Kafka's offsets are requested if they count or, for a warning, if the cluster has stored offsets before: the
+        request would create the topic.
         """
         if self._session is None:
             raise _NO_SESSION

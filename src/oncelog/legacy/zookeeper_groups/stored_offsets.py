@@ -51,9 +51,8 @@ def write_offsets(
     offsets: Mapping[TopicPartition, int],
     guards: Mapping[TopicPartition, str] | None = None,
 ) -> None:
-    """Write offsets unconditionally.
-
-    ``guards`` are nodes that must exist; if one is missing, Refused is raised and its whole transaction is not written.
+    """Write offsets unconditionally. ``guards`` are nodes that must exist; if one is missing, Refused is raised and its
+    transaction is not written.
     """
     from oncelog.coordination.zookeeper.client import Reason, Refused
 

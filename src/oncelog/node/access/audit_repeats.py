@@ -40,8 +40,6 @@ class _Seen:
 
 
 class AuditLimiter:
-    """Decides which audit records are written, and counts the others."""
-
     def __init__(self) -> None:
         self._seen: dict[_Key, _Seen] = {}
 

@@ -110,7 +110,7 @@ class BrokerLinks:
         return link
 
     def _new_link(self, broker: BrokerImage, purpose: LinkPurpose) -> Link | None:
-        """A new link; None, reported once, if the configuration does not allow one."""
+        """None, reported once, if the configuration does not allow a link."""
         from oncelog.node.brokers.link import Link, LinkSettings
 
         endpoint = self._endpoint(broker)
@@ -134,7 +134,7 @@ class BrokerLinks:
         )
 
     def _endpoint(self, broker: BrokerImage) -> Endpoint | None:
-        """The broker's inter-broker endpoint; None, reported once, if it has no such listener."""
+        """None, reported once, if the broker has no inter-broker listener."""
         name, protocol = self._inter_broker
         endpoint = broker.endpoint(name)
         if endpoint is None:
@@ -142,7 +142,7 @@ class BrokerLinks:
         return None if endpoint is None else endpoint._replace(protocol=protocol)
 
     def _new_login(self, endpoint: Endpoint) -> Callable[[], SaslMachine] | None:
-        """A factory of SASL logins at an endpoint; None where SASL is not used. Raises ConfigError."""
+        """A factory of SASL logins at an endpoint; None without SASL. Raises ConfigError."""
         if not endpoint.protocol.has_sasl:
             return None
         from oncelog.client.machine.sasl.exchange import SaslMachine, SaslSettings

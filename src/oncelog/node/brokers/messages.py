@@ -53,9 +53,10 @@ class AwaitMarkers(NamedTuple):
 
 
 class DescribeTransaction(NamedTuple):
-    """Describe a transaction that another broker coordinates (DescribeTransactions). The answer is a
-    ``TransactionDescription`` of the durable state, whose partitions, once the transaction is decided, are those
-    without their marker; None if the coordinator does not know the id; UNREACHABLE if the receiver cannot say.
+    """Describe a transaction that another broker coordinates (DescribeTransactions); the own shard is read directly.
+    The answer is a ``TransactionDescription`` of the durable state, whose partitions, once the transaction is decided,
+    are those without their marker; None if the coordinator does not know the id; UNREACHABLE if the receiver cannot
+    say.
     """
 
     transactional_id: TransactionalId
@@ -74,7 +75,7 @@ Message = WriteMarker | AddPartitions | AwaitMarkers | DescribeTransaction | Fin
 
 
 class BrokerMessages:
-    """Delivers messages to this broker by one receiver per type, and to others by a single sender."""
+    """Delivers messages to this broker by one receiver per type, and to others by one sender."""
 
     def __init__(self, broker_id: BrokerId) -> None:
         self._broker_id = broker_id
@@ -87,7 +88,6 @@ class BrokerMessages:
         self._receivers[kind] = receiver
 
     def set_sender(self, sender: Sender) -> None:
-        """Let ``sender(broker_id, message, on_answer)`` send messages to other brokers."""
         self._sender = sender
 
     def send(self, broker_id: BrokerId, message: Message, on_answer: OnAnswer) -> Cancel:

@@ -74,7 +74,7 @@ class ClientQuotas:
         self.measures_time = bool(self.request.limits)
 
     def took(self, requester: Requester, nanoseconds: int) -> int:
-        """Count the time that a client's requests took; returns its throttle time in ms."""
+        """Count a request's time; returns the client's throttle time in ms."""
         percent = nanoseconds * _PERCENT_OF_A_NANOSECOND
         return self.request.record(user_of(requester.principal), requester.client_id, percent, requester.now_ms)
 

@@ -1,7 +1,7 @@
 """Brokers that failed within the last half second, and the requests that wait until new leaders are elected.
 
-A broker has failed when a connection to it breaks in the middle of a request or is refused, or its registration ends;
-until it answers, registers again, or ``FAILED_MS`` have passed.
+A broker counts as failed when a connection to it breaks in the middle of a request or is refused, or when its
+registration ends; until it answers, registers again, or ``FAILED_MS`` have passed.
 
 Clients ask for the new leader as soon as their connections break, before the election. With the dead leader's name, or
 none, they would back off, so Metadata and FindCoordinator wait for it (``UntilElected``). A broker fails once per
@@ -37,8 +37,7 @@ DEPARTED_MS: Final = 5_000
 
 
 class FailedBrokers:
-    """Maintains ``Metadata.failed_brokers`` and ``departed_brokers``, and wakes the requests that wait for an
-    election."""
+    """Maintains ``Metadata.failed_brokers`` and ``departed_brokers``, and wakes the requests that wait."""
 
     def __init__(self, metadata: Metadata, deadlines: Deadlines, runnable: Runnable) -> None:
         self._metadata = metadata
@@ -52,7 +51,6 @@ class FailedBrokers:
         self._waiting: dict[Task, Callable[[], bool]] = {}
 
     def start(self) -> None:
-        """Count every registered broker that is absent as departed just now."""
         image = self._metadata.image
         for broker_id, record in image.broker_records.items():
             if broker_id not in image.brokers and record.endpoints and not record.unregistered:

@@ -94,7 +94,6 @@ class Metadata:
 
     @property
     def broker_epoch(self) -> int:
-        """The epoch of this broker's registration; −1: none."""
         broker = self.image.brokers.get(self.broker_id)
         return -1 if broker is None else broker.epoch
 

@@ -58,8 +58,7 @@ class _Commit:
 
 
 class MetadataLog:
-    """Follows the tree's committed changes and writes this broker's own; ``apply`` is called with each change of the
-    image."""
+    """Follows the tree and writes this broker's commits; ``apply`` is called with each change of the image."""
 
     def __init__(
         self,
@@ -93,7 +92,6 @@ class MetadataLog:
         self._refused: str | None = None
 
     def park(self, task: Task, wait: CommitMetadata) -> None:
-        """Keep ``task`` until its commit has an outcome."""
         self.commit(wait.operations, partial(self._runnable.wake, task))
 
     def commit(self, operations: Sequence[Operation], done: Done, *, gives_up: bool = True) -> None:
@@ -212,7 +210,6 @@ class MetadataLog:
                 lost()
 
     def _check_registration(self) -> None:
-        """Register again if another broker has ended the registration, taking this one for dead."""
         if self._metadata.broker_epoch == self._registered_epoch or not self.has_session:
             return
         if self._loading or self._leaves:

@@ -23,7 +23,7 @@ class TreeReads:
         return not self._waiting
 
     def park(self, task: Task, wait: ReadNodes) -> None:
-        """Read nodes for a task, which wakes with their values by path, or None if they cannot be read."""
+        """The task wakes with the values by path, or None if they cannot be read."""
 
         def on_answer(event: NodesRead) -> None:
             nodes = event.nodes
@@ -33,7 +33,7 @@ class TreeReads:
         self._submit(ReadTree(next(self._tokens), wait.paths), on_answer)
 
     def read_position(self, on_answer: Callable[[int | None], object]) -> None:
-        """Read the position of the tree's last change. ``on_answer`` is called later; None: it cannot be read."""
+        """Read the position of the tree's last change. ``on_answer`` is called later; None: unreadable."""
         effect = ReadTree(next(self._tokens), ())
         self._submit(effect, lambda event: on_answer(None if event.nodes is None else event.position))
 

@@ -2,8 +2,8 @@
 election.
 
 Its registration announces the shutdown; the controller elects other leaders and removes it from in-sync sets that have
-other members. It serves until then, or until its share of the time is over, and does not wait for partitions that no
-other broker can lead.
+other members. It keeps serving until then. It waits no longer than its share of the time, and not for partitions that
+no other broker can lead.
 """
 
 from __future__ import annotations
@@ -32,8 +32,6 @@ class _State(Enum):
 
 
 class ControlledShutdown:
-    """Announces that this broker stops, and waits until the controller has moved its leaderships."""
-
     def __init__(self, metadata: Metadata, commits: MetadataLog, deadlines: Deadlines) -> None:
         self._metadata = metadata
         self._commits = commits

@@ -115,7 +115,7 @@ class ControllerDuties:
         return [image.controller_id] if has_controller(image) else []
 
     def broker_unreachable(self, broker_id: BrokerId) -> None:
-        """End the registration of a broker whose port is closed, at once instead of with its session."""
+        """End the registration of a broker whose port is closed, before its session ends."""
         image = self._metadata.image
         broker = image.brokers.get(broker_id)
         if broker is not None and broker_id != self._metadata.broker_id:
@@ -123,7 +123,7 @@ class ControllerDuties:
             self._commits.commit(end_registration(image, broker), lambda _outcome: None)
 
     def end(self) -> None:
-        """Stop claiming the controller's role: this broker is about to stop."""
+        """Stop claiming the controller's role."""
         self._is_stopping = True
 
     def _queue_topics(self, topics: Iterable[TopicName]) -> None:

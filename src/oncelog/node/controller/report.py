@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 
 class ControllerReport:
-    """Turns changes of the image into log lines, while this broker is the controller."""
-
     def __init__(self) -> None:
         self.elections = 0
         """Partitions that got another leader, or none."""
@@ -71,7 +69,6 @@ def _succession(image: ClusterImage) -> str:
 
 
 def _broker_line(was: BrokerImage | None, now: BrokerImage | None) -> str | None:
-    """The line about one broker; None if nothing changed."""
     if now is None:
         assert was is not None
         stopping = was.in_controlled_shutdown

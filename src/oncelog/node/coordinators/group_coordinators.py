@@ -73,7 +73,7 @@ class GroupCoordinators(Coordinators["GroupShard", "GroupDecision"]):
 
     topic = CONSUMER_OFFSETS
     subject = "group"
-    remedy = "Let its members subscribe to fewer topics, or divide them into several groups."
+    remedy = "Let its members subscribe to fewer topics or commit fewer offsets at once, or divide them into groups."
 
     def __init__(self, settings: GroupSettings, services: CoordinatorServices) -> None:
         super().__init__(services)

@@ -10,9 +10,8 @@ from oncelog.node.cluster.metadata import Metadata
 
 
 class GroupTopics:
-    """Implements ``core.groups.consumer.group.Topics``.
-
-    Versions are positions in the commit order of metadata, so that they rise across restarts, too.
+    """Implements ``core.groups.consumer.group.Topics``. Versions are positions in the commit order of metadata: they
+    rise across restarts, too.
     """
 
     def __init__(self, metadata: Metadata) -> None:

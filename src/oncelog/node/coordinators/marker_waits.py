@@ -82,7 +82,6 @@ class MarkerWaits:
             self._runnable.wake(task, True)
 
     def _coordinators(self) -> list[BrokerId] | None:
-        """The leaders of ``__transaction_state``; None while a partition has no leader."""
         topic = self._metadata.image.topics.get(TRANSACTION_STATE)
         partitions = () if topic is None else topic.partitions
         leaders = list(dict.fromkeys(partition.leader for partition in partitions))
@@ -106,7 +105,6 @@ class MarkerWaits:
         return not any(shard.awaits_marker(message.partition, message.producer_ids) for shard in self._shards())
 
     def marked(self, partition: TopicPartition, producer_id: ProducerId) -> None:
-        """Answer the queries for which this marker was the last."""
         if partition in self._queries and not self._is_loading():
             self._answer(partition, producer_id)
 
@@ -118,7 +116,8 @@ class MarkerWaits:
 
     def _answer(self, partition: TopicPartition, producer_id: ProducerId | None = None) -> int:
         """Answer the queries about a partition (of one producer, if given) that have their markers; returns their
-        number."""
+        number.
+        """
         count = 0
         for number, (message, on_answer) in list(self._queries[partition].items()):
             if (producer_id is None or producer_id in message.producer_ids) and self._has_markers(message):

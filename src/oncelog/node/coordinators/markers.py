@@ -37,8 +37,6 @@ Written = Callable[["HostedShard[TransactionShard]", "MarkersToWrite", TopicPart
 
 
 class MarkerToSend(NamedTuple):
-    """One transaction's marker for one partition, on behalf of the shard that decided."""
-
     hosted: HostedShard[TransactionShard]
     markers: MarkersToWrite
     message: WriteMarker
@@ -151,7 +149,6 @@ class MarkerWriter:
 
 
 def append_marker(log: PartitionLog, marker: Marker, leader_epoch: LeaderEpoch, now_ms: int) -> Offset:
-    """Append ``marker``; returns the high watermark at which it is durable. Raises AppendRefused or OSError."""
     # Imported by the first append instead of at start-up.
     from oncelog.storage.log.append import append_batch
     from oncelog.storage.transactions.producer_updates import Marker as RecordedMarker

@@ -33,7 +33,6 @@ class ProducerIds:
         self._in_use = False
 
     def park(self, task: Task, _wait: UntilProducerId) -> None:
-        """Wake ``task`` with an id as soon as one is available."""
         self.when_available(lambda producer_id: self._runnable.wake(task, producer_id))
 
     def when_available(self, on_id: Callable[[ProducerId | None], None]) -> None:

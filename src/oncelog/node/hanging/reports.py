@@ -70,7 +70,6 @@ def _abort_command(partition: TopicPartition, start_offset: int) -> str:
 
 
 def hanging(transaction: OpenTransaction, finding: Finding, log: PartitionLog, epoch: int, now_ms: int) -> str:
-    """Warning for a transaction that was just found to hang."""
     return (
         f"hanging transaction of {_producer(transaction, epoch)}: {_span(transaction, log, now_ms)}, but "
         f"{finding.reason}, so it will never end. It blocks {_impact(transaction, log)}. "
@@ -79,7 +78,7 @@ def hanging(transaction: OpenTransaction, finding: Finding, log: PartitionLog, e
 
 
 def late(transaction: OpenTransaction, finding: Finding, log: PartitionLog, epoch: int, now_ms: int) -> str:
-    """Warning for a transaction older than any time-out whose coordinator could not be queried."""
+    """A transaction older than any time-out, whose coordinator could not be queried."""
     return (
         f"a transaction of {_producer(transaction, epoch)} is older than any time-out: "
         f"{_span(transaction, log, now_ms)}; {finding.reason}. It blocks {_impact(transaction, log)}. "
@@ -88,7 +87,7 @@ def late(transaction: OpenTransaction, finding: Finding, log: PartitionLog, epoc
 
 
 def overdue(transaction: OpenTransaction, finding: Finding, log: PartitionLog, epoch: int, now_ms: int) -> str:
-    """Warning for a transaction in two-phase commit that waits long for its decision."""
+    """A transaction in two-phase commit that waits long for its decision."""
     return (
         f"prepared transaction of {_producer(transaction, epoch)} has waited for its decision since "
         f"{timestamp(finding.start_ms)} ({age(now_ms - finding.start_ms)}): {_span(transaction, log, now_ms)}, and it "

@@ -2,9 +2,9 @@
 
 A transaction open for ``FIRST_QUERY_MS`` is looked up at its coordinator, again when it is older than its own time-out,
 then once a minute. DescribeProducers shows the verdict (``base.transaction_verdicts``); a hanging one is logged and
-counted. With ``transaction.hanging.action=abort`` it is aborted and audited, live and two-phase ones never: the marker
-is written only after the coordinator's answer and a confirmation of this broker's leadership, and if the partition has
-not changed since. See docs/internals/hanging-transactions.md.
+counted. With ``transaction.hanging.action=abort`` it is aborted and audited; live and two-phase ones never are. The
+marker is written only after the coordinator's answer and a confirmation of this broker's leadership, and if the
+partition has not changed since. See docs/internals/hanging-transactions.md.
 
 Followers watch too, to be prepared for leading: they persist the ids that their leaders send.
 
@@ -52,8 +52,6 @@ class Baseline(NamedTuple):
 
 
 class WatchedTransaction:
-    """A transaction that has been open for a while, and the time of its next query."""
-
     __slots__ = ("at_ms", "found_ms", "inconclusive_rounds", "order", "reported", "timeout_ms", "transaction")
 
     def __init__(self, transaction: OpenTransaction, at_ms: int, order: int) -> None:
@@ -84,8 +82,6 @@ SLICE_PAUSE_MS: Final = 10
 
 
 class HangingTransactionWatch:
-    """Finds transactions on this broker's partitions that will never end."""
-
     def __init__(
         self,
         partitions: Partitions,
@@ -334,7 +330,7 @@ class HangingTransactionWatch:
     def _report_overdue(
         self, transaction: OpenTransaction, finding: Finding, log: PartitionLog, entry: ProducerEntry, now_ms: int
     ) -> None:
-        """Report a two-phase transaction that waits long, once for all its partitions."""
+        """Report a two-phase transaction, once for all its partitions."""
         if now_ms - finding.start_ms <= int(self._cluster.config.get("transaction.two.phase.commit.alarm.ms")):
             return
         key = (transaction.transactional_id or "", transaction.producer_id, transaction.epoch)

@@ -35,7 +35,6 @@ class Deadlines:
         """Time of the event being handled."""
 
     def at(self, at_ms: int, callback: Callable[[int], None]) -> Alarm:
-        """Call ``callback(now_ms)`` at ``at_ms`` or soon after."""
         self._set += 1
         alarm = Alarm(at_ms, self._set, callback)
         heapq.heappush(self._heap, alarm)

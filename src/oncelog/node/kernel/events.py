@@ -43,8 +43,6 @@ class ConnectionHalfClosed:
 
 @dataclass(slots=True)
 class ConnectionClosed:
-    """The connection is gone; nothing can be sent on it."""
-
     connection_id: int
 
 
@@ -206,7 +204,7 @@ class Close:
 
 @dataclass(slots=True)
 class Authenticated:
-    """The client has logged in by SASL: the limit on its requests' size is lifted."""
+    """The client has logged in: the limit on its requests' size is lifted."""
 
     connection_id: int
 

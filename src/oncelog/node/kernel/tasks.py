@@ -81,7 +81,6 @@ class RequestTask(Generic[C]):
             self.abandon()
 
     def abandon(self) -> None:
-        """End the task where it waits, without an answer."""
         self.waiting = False
         if self.forget is not None:
             self.forget()
@@ -187,7 +186,6 @@ class OffloadedWork:
         return not self._running
 
     def finished(self, event: JobFinished) -> bool:
-        """Handle the end of a job; True if it was one of these."""
         work = self._running.pop(event.token, None)
         if work is None:
             return False

@@ -92,8 +92,9 @@ class Settings(NamedTuple):
 def read_settings(
     values: Mapping[str, str], *, data_directory: str | None = None, listen: Address | None = None
 ) -> Settings:
-    """Settings from configuration keys. The arguments override them; ``listen`` defines a single PLAINTEXT listener.
-    Raises ConfigError."""
+    """Settings from configuration keys, overridden by the arguments; ``listen`` defines a single PLAINTEXT listener.
+    Raises ConfigError.
+    """
     if listen is not None or "listeners" not in values:
         host, port = listen or DEFAULT_LISTEN
         values = {**values, "listeners": str(Endpoint(PLAINTEXT_LISTENER, SecurityProtocol.PLAINTEXT, host, port))}

@@ -132,7 +132,6 @@ def _object_id(content: memoryview) -> str:
 
 
 def _escaped(text: str) -> str:
-    """A value with Java's escapes: special characters everywhere, blanks at both ends."""
     whole = "".join("\\" + character if character in _ESCAPED else character for character in text)
     inner = whole.strip(_BLANKS)
     if inner == whole:

@@ -57,8 +57,6 @@ class TlsSettings:
 
 
 def tls_settings(config: BrokerConfig, listener_name: str, protocol: SecurityProtocol) -> TlsSettings:
-    """The TLS settings of a listener. Raises ConfigError."""
-
     def value(key: str) -> Any:
         return config.of_listener(listener_name, key)
 

@@ -13,7 +13,7 @@ from oncelog.node.listeners.broker_settings import Settings
 
 
 def key_set_places(settings: Settings) -> Mapping[str, KeySetSettings]:
-    """The key set settings of each listener that accepts tokens, by listener name. Raises ConfigError."""
+    """Key set settings by listener, of those that accept tokens. Raises ConfigError."""
     names = [endpoint.listener_name for endpoint in settings.listeners.endpoints if endpoint.protocol.has_sasl]
     listeners = [listener_sasl(settings.config, name) for name in names]
     return {endpoint.listener_name: endpoint.key_set for endpoint in listeners if endpoint.key_set is not None}

@@ -2,8 +2,8 @@
 
 A broker has a single data directory, so taking a directory offline affects all of its replicas:
 
-1. A failed disk (`base.disk_errors`) stops the broker, as the last directory does Apache Kafka's: its data cannot be
-   trusted, and other leaders are elected at once.
+1. A failed disk (`base.disk_errors`) stops the broker, as the loss of its last directory stops Apache Kafka's: its data
+   cannot be trusted, and other leaders are elected at once.
 2. A full disk takes the directory offline until it has room (Apache Kafka stops, and must be restarted). The
    registration says so: this broker leads nothing that another in-sync replica can lead, and leaves those in-sync sets.
    Other partitions stay readable here. Retention continues.
@@ -39,8 +39,6 @@ _MOST_ROOM_BYTES: Final = 1 << 30
 
 
 class DirectoryHealth:
-    """Watches for a failed or full disk, and announces it in this broker's registration."""
-
     def __init__(
         self, errors: DiskErrors, metadata: Metadata, commits: MetadataLog, deadlines: Deadlines, outbox: Outbox
     ) -> None:
@@ -74,7 +72,6 @@ class DirectoryHealth:
             self._report_trouble(f"no file descriptor is left; raise the limit (ulimit -n): {unopened}")
 
     def log_not_created(self, partition: TopicPartition, error: OSError) -> None:
-        """Report that the log of a new partition cannot be created now."""
         self._report_trouble(f"the log of {partition} cannot be created and is retried: {error}")
 
     def _report_trouble(self, message: str) -> None:
@@ -115,7 +112,7 @@ class DirectoryHealth:
         return own is not None and own.has_full_disk
 
     def _update_registration(self) -> None:
-        """Announce the present state in the registration; after a refusal the next check tries again."""
+        """After a refusal the next check tries again."""
         if self._is_updating:
             return
         operations = report_full_disk(

@@ -100,7 +100,6 @@ class FlightRecorder:
         nodes: Iterable[TreeNode],
         files: Iterable[RecordedFile],
     ) -> None:
-        """Record the configuration, listeners, metadata and files that the node begins with."""
         listeners = {name: list(address) for name, address in bound.items()}
         self._line(what="begin", format=FORMAT, config=dict(config), listeners=listeners, now_ms=now_ms)
         for node in nodes:
@@ -128,11 +127,10 @@ class FlightRecorder:
         return measured
 
     def started(self, effects: Sequence[Effect], position: int) -> None:
-        """Record the digest of the start's effects, and the metadata's position."""
         self._line(what="started", digest=digest_of(effects), position=position)
 
     def moment(self, event: Event, now_ms: int, effects: Sequence[Effect], before: Mapping[str, Any]) -> None:
-        """Record an event that was handled. ``before`` is its encoding from before the node changed its buffers."""
+        """Record an event. ``before`` is its encoding from before the node changed its buffers."""
         self._line(what="event", now_ms=now_ms, digest=digest_of(effects), **before)
 
     def end(self, reason: str) -> None:

@@ -38,7 +38,6 @@ class CoordinatedTransactions(NamedTuple):
 
 
 def partitions(node: Node, now_ms: int) -> Iterator[PartitionTransactions]:
-    """Partitions with a lagging last stable offset or an open transaction."""
     opened = node.logs.transactions.partitions
     for partition, log in node.logs.logs.items():
         producers = log.producers

@@ -1,9 +1,9 @@
 """Damaged records in a led partition's log: detected, then replaced by copies from another replica.
 
-A follower rejects a batch with a wrong checksum and fetches it again and again; its leader then checks the records at
-that offset. If they are damaged, the leader leaves the in-sync set and hands the leadership to another member
-(``withdrawal``); as a follower it cuts its log before the damaged batch and copies the rest. If no other replica may
-lead, the partition stays here and its undamaged records are served.
+A follower rejects a batch with a wrong checksum and fetches it again and again, so its leader checks the records there.
+If they are damaged, the leader leaves the in-sync set and hands the leadership to another member (``withdrawal``); as a
+follower it cuts its log before the damaged batch and copies the rest. If no other replica may lead, it stays leader and
+serves the undamaged records.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ RETRY_MS: Final = 1_000
 
 
 class DamagedReplicas:
-    """Detects damaged records in led partitions, hands these over, and cuts their logs."""
-
     def __init__(self, metadata: Metadata, metadata_log: MetadataLog, deadlines: Deadlines, outbox: Outbox) -> None:
         self._metadata = metadata
         self._metadata_log = metadata_log

@@ -1,7 +1,7 @@
 """A follower's incremental fetch session with one leader (KIP-227): requests name only the partitions that changed.
 
-The leader reads by the session's state, that is, the positions as of the last request sent. A request that is
-unanswered or refused ends the session; the next one is full.
+The leader reads by the positions as of the last request sent. An unanswered or refused request ends the session; the
+next one is full.
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ _LOST_SESSIONS: Final = frozenset(
 
 
 class FetchPosition(NamedTuple):
-    """The position in a log from which a follower fetches."""
-
     offset: int
     last_epoch: int
     """Leader epoch of the preceding record; −1: none."""

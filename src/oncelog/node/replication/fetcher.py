@@ -1,9 +1,9 @@
 """Copies partitions from one leader: fetches, appends, and truncates where the logs diverge (KIP-101, KIP-279,
 KIP-595).
 
-The rule that makes a high watermark safe against a power cut of all brokers: **a follower fetches on only when its
-records are on disk** (``log.sync.policy=commit``). Its fetch offset tells the leader which records it has, and the
-leader advances the high watermark by that. So the next request leaves when the last response's records are synced.
+**A follower fetches on only when its records are on disk** (``log.sync.policy=commit``): its fetch offset tells the
+leader which records it has, and the leader advances the high watermark by that, which must survive a power cut of all
+brokers.
 
 Phase          in the request  next
 -------------  --------------  ---------------------------------------------------------------
@@ -15,8 +15,7 @@ Phase          in the request  next
 ``LOOKING_UP`` no              the leader's first and last offset: truncated     → ``FETCHING``
 ``WAITING``    no              after a pause, or in another leader epoch         → ``FETCHING``
 
-A copy that lags also waits while the follower throttle is exceeded (KIP-73), and every copy waits while the disk is
-full.
+A copy that lags also waits while the follower throttle is exceeded (KIP-73), every copy while the disk is full.
 """
 
 from __future__ import annotations
@@ -84,8 +83,6 @@ class _Copy:
 
 
 class LeaderFetcher:
-    """Copies the partitions that this broker follows from one leader."""
-
     def __init__(self, leader: BrokerId, services: ReplicationServices) -> None:
         self._leader = leader
         self._services = services
@@ -105,7 +102,7 @@ class LeaderFetcher:
         self._log_starts_rose = False
 
     def follow(self, partition: TopicPartition, log: PartitionLog, leader_epoch: LeaderEpoch) -> None:
-        """Copy a partition in ``leader_epoch``; no effect if that is the present one."""
+        """Copy a partition in ``leader_epoch``; no effect if it is the present one."""
         current = self._by_partition.get(partition)
         if current is not None and current.leader_epoch == leader_epoch and current.log is log:
             return
@@ -126,7 +123,6 @@ class LeaderFetcher:
         copy.phase = FetchPhase.WAITING
 
     def max_lag(self) -> int:
-        """The largest number of records that a copy lacks."""
         return max((copy.leader_end - copy.log.log_end_offset for copy in self._copies.values()), default=0)
 
     def _is_current(self, copy: _Copy) -> bool:
@@ -231,7 +227,6 @@ class LeaderFetcher:
             self._report("error", f"risen log starts could not be written: {error}")
 
     def _pause(self) -> None:
-        """The leader is unreachable or refuses everything: retry after a pause."""
         deadlines = self._services.deadlines
         self._not_before_ms = deadlines.now_ms + self._wait_ms
         longest_ms = int(self._services.metadata.config.get("replica.fetch.backoff.ms"))
@@ -286,7 +281,6 @@ class LeaderFetcher:
                 self._continue(copy)
 
     def _is_unchanged(self, copy: _Copy, log_start: int) -> bool:
-        """True if the copy has all records and fetches from the same position."""
         log = copy.log
         is_same = log.log_start_offset == log_start and copy.leader_end <= log.log_end_offset
         return is_same and not self._services.directory.is_offline

@@ -51,5 +51,5 @@ class Followers:
             fetcher.fetch()
 
     def max_lag(self) -> int:
-        """The largest number of records that a copy lacks of what its leader last reported (Kafka's MaxLag)."""
+        """The most records that a copy lacks of what its leader last reported (Kafka's MaxLag)."""
         return max((fetcher.max_lag() for fetcher in self._fetchers.values()), default=0)

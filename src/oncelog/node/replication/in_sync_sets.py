@@ -1,9 +1,8 @@
 """In-sync sets of led partitions: which followers join, which leave, and the commits of these changes (KIP-497).
 
-A follower joins with the fetch that shows it has caught up; a check of all followers, twice per
-``replica.lag.time.max.ms``, finds those that lag. A change is proposed by a conditional commit of the partition's
-state, one at a time per partition, and takes effect with the image. Until its outcome is known, a proposal counts as
-made.
+A follower joins with the fetch that shows it has caught up; a check twice per ``replica.lag.time.max.ms`` finds those
+that lag. A change is a conditional commit of the partition's state, one at a time per partition, and takes effect with
+the image. Until its outcome is known, it counts as made.
 """
 
 from __future__ import annotations
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
 
 class InSyncSets:
-    """Proposes changes of the in-sync sets of led partitions, and tracks their outcomes."""
-
     def __init__(
         self, metadata: Metadata, metadata_log: MetadataLog, deadlines: Deadlines, group_commit: GroupCommit
     ) -> None:

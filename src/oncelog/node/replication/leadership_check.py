@@ -1,16 +1,16 @@
 """Confirms that this broker still leads a partition before it answers from memory (Raft's ReadIndex).
 
 A broker that is cut off from the coordination tree, or hears of its changes late, keeps acting as leader after a
-successor has been elected. Records that it appends are not acknowledged, but answers from its memory may be stale: old
-committed offsets would make a copier repeat records, and an old log end would be lower than one already reported. So it
-confirms its leadership before such answers (invariant O9 of docs/internals/groups.md, R7 of
-docs/internals/simulation.md). Apache Kafka does not.
+successor has been elected. Its appends are not acknowledged, but answers from memory may be stale: old committed
+offsets make a copier repeat records, and a log end may be lower than one already reported. So it confirms its
+leadership before such answers (O9 of docs/internals/groups.md, R7 of docs/internals/simulation.md). Apache Kafka does
+not.
 
-A successor is elected from the in-sync set, which only the leader extends, or from the eligible leaders (KIP-966). So
-this broker asks every other member of these, by OffsetForLeaderEpoch with the current epoch, whether it knows a later
-epoch. A member that knows none had not become leader before the request. If a member does not answer, this broker reads
-the tree's position and waits until its own image has reached it. If it still leads by that image, no successor had been
-elected. If the tree cannot be read either, the check is repeated until the deadline of the request.
+A successor comes from the in-sync set, which only the leader extends, or the eligible leaders (KIP-966). So every other
+member is asked, by OffsetForLeaderEpoch, whether it knows a later epoch; one that knows none had not become leader
+before the request. If a member does not answer, this broker reads the tree's position and waits until its own image has
+reached it: if it still leads by that image, no successor had been elected. If the tree cannot be read either, the check
+is repeated until the request's deadline.
 """
 
 from __future__ import annotations
@@ -76,12 +76,12 @@ class LeadershipChecker:
         """Brokers that left the last request unanswered: no check waits for them again."""
 
     def park(self, task: Task, wait: UntilConfirmed) -> None:
-        """Keep ``task`` until this broker's leadership of its partitions is confirmed or disproved."""
         task.forget = self.confirm(wait.partitions, wait.deadline_ms, partial(self.runnable.wake, task))
 
     def confirm(self, partitions: Sequence[TopicPartition], deadline_ms: int, on_settled: OnSettled) -> Cancel:
-        """Check partitions. ``on_settled`` is called once, perhaps before this returns, with the errors of those whose
-        leadership is not confirmed, as ``UntilConfirmed`` describes. The result cancels the check."""
+        """Check partitions. ``on_settled`` is called once, perhaps before this returns, with the errors of the
+        unconfirmed, as ``UntilConfirmed`` describes.
+        """
         check = LeadershipCheck(self, partitions, on_settled)
         check.start()
         if not check.is_over:
@@ -89,8 +89,8 @@ class LeadershipChecker:
         return check.forget
 
     def leads(self, partition: TopicPartition, on_settled: Callable[[bool], object]) -> Cancel:
-        """Check one partition within ``oncelog.transaction.wait.ms``; ``on_settled`` is called once, with True if this
-        broker leads it.
+        """Check one partition within ``oncelog.transaction.wait.ms``; ``on_settled`` gets True, once, if this broker
+        leads it.
         """
         deadline_ms = self.deadlines.now_ms + int(self.metadata.config.get("oncelog.transaction.wait.ms"))
         return self.confirm((partition,), deadline_ms, lambda refused: on_settled(not refused))
@@ -150,7 +150,6 @@ class LeadershipCheck:
             self._read_tree_position()
 
     def give_up(self) -> None:
-        """Time is up: refuse the unsettled partitions."""
         for partition in list(self._pending):
             self._settle(partition, ErrorCode.REQUEST_TIMED_OUT)
         self._end_if_settled()

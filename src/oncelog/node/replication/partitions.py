@@ -1,12 +1,12 @@
 """This broker's partitions: keeps their logs in step with the cluster's image, and finds the log that a request may
 use.
 
-Topics are created, altered, deleted and configured in the image; this module alone applies that to the logs. A log is
-reached only through its leadership: the partition is led here in one epoch, or the request gets an error. ``roles``
-decides which replicas lead and which follow.
+This module alone applies topics of the image, and their configs, to the logs. A log is reached only through its
+leadership: the partition is led here in one epoch, or the request gets an error. ``roles`` decides which replicas lead
+and which follow.
 
-Logs of new partitions are created in slices, or when a request needs one: each takes a directory and some files, which
-is milliseconds on a busy disk, and a topic may have thousands of partitions.
+Logs of new partitions are created in slices, or when a request needs one: a directory and some files take milliseconds
+on a busy disk, and a topic may have thousands of partitions.
 """
 
 from __future__ import annotations
@@ -159,8 +159,9 @@ class PartitionManager:
                 self.roles.take(partition, log, image)
 
     def _create_log(self, partition: TopicPartition) -> bool:
-        """Create the log of a new partition; False if the process has no descriptor or the disk no room. Then it is
-        retried after ``CREATE_RETRY_MS``."""
+        """Create the log of a new partition. False, to be retried after ``CREATE_RETRY_MS``, if the process has no
+        descriptor or the disk no room.
+        """
         now_ms = self._deadlines.now_ms
         if now_ms < self._create_from_ms:
             return False

@@ -1,17 +1,13 @@
-"""Per-connection state: the order of responses, and the requests not decided yet.
+"""Per-connection state: the order of responses, and the requests not decided yet. Invariants:
 
-Invariants:
-
-1. Responses leave in the order of their requests. Deciding a request reserves a slot; only complete slots at the front
-   of the queue are sent. A request that closes the connection removes its own slot and all later ones; earlier requests
-   are answered first.
-2. While a request holds the connection (a parked fetch, join or metadata change), later ones wait undecided in
-   ``backlog``, as all do while the broker postpones requests: Apache Kafka mutes the channel. A produce that waits for
-   its sync delays only its response. A follower's parked fetch is answered when another request follows it.
+1. Responses leave in the order of their requests: deciding a request reserves a slot, and only complete slots at the
+   front are sent. A request that closes the connection removes its own slot and all later ones.
+2. While a request holds the connection (a parked fetch, join or metadata change), or the broker postpones requests,
+   later ones wait undecided in ``backlog``: Apache Kafka mutes the channel. A produce that waits for its sync delays
+   only its response. A follower's parked fetch is answered when another request follows it.
 3. Reading pauses while more than ``MAX_UNANSWERED`` requests or ``MAX_BACKLOG_BYTES`` wait.
-4. A request that arrived whole is carried out in its turn, even if its client has closed meanwhile
-   (``ClosedConnections``). Requests are dropped only for a client that is not logged in, or that sent one which closes
-   the connection.
+4. A request that arrived whole is carried out in its turn, even if its client has closed (``ClosedConnections``),
+   unless the client is not logged in or has sent a request that closes the connection.
 """
 
 from __future__ import annotations
@@ -127,7 +123,7 @@ class Connection:
             self.holder.give_way()
 
     def next_postponed(self) -> Buffer | None:
-        """The next frame to decide; None if the backlog is empty or the connection held."""
+        """The next frame to decide; None if the backlog is empty or the connection is held."""
         if not self.backlog or self.is_held():
             return None
         frame = self.backlog.popleft()
@@ -194,9 +190,9 @@ class ClosedConnections:
     """A node's closed connections with work left, in the order in which they closed.
 
     Whole requests are carried out in order: a consumer that commits, leaves its group and closes does not wait for
-    answers (Apache Kafka's ``Selector`` keeps closing channels for the same reason, until an answer cannot be sent).
-    Their clients hold no resources, so an attacker could leave ever more of them behind. Above either bound the largest
-    is dropped: its backlog is lost, and its request in progress ends where it waits.
+    answers (Apache Kafka's ``Selector`` keeps closing channels until an answer cannot be sent). An attacker could leave
+    ever more of them behind, so above either bound the largest is dropped: its backlog is lost, and its request in
+    progress ends where it waits.
     """
 
     def __init__(self) -> None:
@@ -229,7 +225,6 @@ class ClosedConnections:
         return bool(self._ready)
 
     def is_idle(self) -> bool:
-        """True if every request that arrived is decided."""
         return not any(connection.backlog for connection in self._working)
 
     def __len__(self) -> int:

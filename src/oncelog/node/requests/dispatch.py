@@ -1,8 +1,8 @@
 """Turns frames into responses: finds the API, decodes, runs the handler, waits, encodes, in order per connection.
 
-An unknown API or version, or a body that does not decode, closes the peer's connection and has no other effect; only
-ApiVersions answers an unknown version (KIP-511). An unexpected exception of a handler is a bug of ours: it is reported,
-and costs that connection but not the broker. A broken invariant is fatal.
+An unknown API or version, or an undecodable body, closes the peer's connection and has no other effect; only
+ApiVersions answers an unknown version (KIP-511). An unexpected exception of a handler is a bug of ours, reported, and
+costs that connection but not the broker. A broken invariant is fatal.
 """
 
 from __future__ import annotations
@@ -72,8 +72,6 @@ def _range_size(chunk: Chunk) -> int:
 
 
 class Requests:
-    """Decides requests and drives their handlers."""
-
     def __init__(
         self,
         ports: Ports,
@@ -120,7 +118,7 @@ class Requests:
             self._outbox.effects.append(Pause(connection.id))
 
     def half_close(self, connection: Connection) -> None:
-        """The client has stopped sending: answer what has arrived, then close."""
+        """Answer what has arrived, then close."""
         if not connection.open:
             return
         connection.half_closed = True
@@ -134,7 +132,7 @@ class Requests:
         self._decide_postponed(connection)
 
     def close(self, connection: Connection) -> None:
-        """The connection is gone: carry out what has arrived, without answers."""
+        """Carry out what has arrived, without answers."""
         if not connection.open:
             return
         if not connection.is_logged_in:
@@ -266,7 +264,7 @@ class Requests:
         return False
 
     def _wait_for_verdict(self, connection: Connection, slot: Slot, verification: LoginVerification) -> None:
-        """Park the login until a worker has verified it; nothing more of the connection is decided."""
+        """Decide nothing more of the connection until a worker has verified the login."""
         header = verification.header or RequestHeader(AUTHENTICATE_KEY, 0, 0, None)
         api, steps = registry.BY_KEY[AUTHENTICATE_KEY], verification.steps
         context = self._context(connection, header)
@@ -294,7 +292,6 @@ class Requests:
         )
 
     def _answer_refused(self, connection: Connection, slot: Slot, chunks: Sequence[Chunk], _now_ms: int) -> None:
-        """The delay of a refused login is over: answer, and close the connection."""
         if connection.open:
             slot.chunks = chunks
             self._flush(connection)
@@ -354,7 +351,7 @@ class Requests:
             self._park(task, wait)
 
     def _answer_first(self, task: RequestTask[Connection], response: Message) -> None:
-        """Finish a task, and let another one do the rest of its handler; with many of those, answer at the end."""
+        """Finish a task, and let another do the rest of its handler; with many of those, answer at the end."""
         if self._answered_tasks >= MAX_ANSWERED_TASKS:
             task.response = response
             self._advance(task, None, None)
@@ -367,7 +364,6 @@ class Requests:
         self._advance(rest, None, None)
 
     def _park(self, task: RequestTask[Connection], wait: Any) -> None:
-        """Hand a task to the part of the node that will wake it."""
         connection = task.connection
         task.waiting, task.wait = True, wait
         task.slot.held = wait.holds_connection

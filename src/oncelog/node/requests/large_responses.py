@@ -1,8 +1,8 @@
 """Encodes large responses in slices: the metadata of ten thousand topics takes longer than other requests should wait.
 
-The rule: an array with many elements is encoded by itself, one slice of bytes at a time with other connections' turns
-in between; then it replaces its elements in the response as a single element that knows their number. The same holds
-for arrays within an element; the element is copied first, because other responses may share it.
+A large array, also within an element, is encoded by itself, a slice of bytes at a time with other connections' turns in
+between; then a single element that knows their number replaces its elements in the response. An element with such an
+array is copied first, because other responses may share it.
 """
 
 from __future__ import annotations
@@ -45,12 +45,10 @@ class EncodedArray:
         yield self
 
     def write(self, writer: Writer, version: int) -> None:
-        """Write all elements, as a generated struct writes itself."""
         writer.written(self._encoded)  # including file ranges
 
 
 def is_large(response: Message) -> bool:
-    """True if a response should be encoded in slices."""
     arrays = _ARRAYS.get(type(response))
     if arrays is None:
         arrays = _arrays_of(type(response))
@@ -73,7 +71,6 @@ def _weight(struct: Any, arrays: _Arrays) -> int:
 
 
 def _arrays_of(cls: type) -> _Arrays:
-    """The fields of a message class that are arrays of structs."""
     arrays = _ARRAYS.get(cls)
     if arrays is None:
         arrays = _ARRAYS[cls] = tuple(

@@ -35,7 +35,7 @@ def as_steps(handle: Callable[[Any, Context], Any]) -> Handle:
 
 
 class LoadedApi:
-    """An API with its modules. They are imported by its first request, so that unused APIs do not slow the start."""
+    """An API with its modules, imported by its first request: unused APIs do not slow the start."""
 
     __slots__ = ("api", "handle", "max_version", "min_version", "request_type")
 
@@ -48,8 +48,9 @@ class LoadedApi:
 
 
 class LoadedApis:
-    """The APIs requested so far. Versions that Apache Kafka 4 dropped are in a table of their own, used if
-    ``oncelog.legacy.protocol`` is set."""
+    """The APIs requested so far. Versions that Apache Kafka 4 dropped have a table of their own, if
+    ``oncelog.legacy.protocol`` is set.
+    """
 
     def __init__(self, cluster: ClusterView) -> None:
         self._cluster = cluster

@@ -1,13 +1,13 @@
 """SASL logins: no request is served on a SASL listener before its client is authenticated (KIP-43, 152, 368).
 
-``Logins.judge`` sees every frame of such a connection first: it passes what the connection's phase allows
-(``login_state``), answers the login's own frames, and ends the connection otherwise. Credentials come from the
-configuration, from the cluster's metadata, and from signed tokens. Rules:
+``Logins.judge`` sees every frame first: it passes what the connection's phase allows (``login_state``), answers the
+login's own frames, and ends the connection otherwise. Credentials come from the configuration, from the cluster's
+metadata, and from signed tokens. Rules:
 
-1. Before authentication only ApiVersions, SaslHandshake and SaslAuthenticate are decoded, which have no arrays,
-   and a frame has at most ``sasl.server.max.receive.size`` bytes.
-2. A failed login is answered after ``connection.failed.authentication.delay.ms``, then the connection is closed.
-   Nothing is read meanwhile.
+1. Before authentication only ApiVersions, SaslHandshake and SaslAuthenticate are decoded, which have no arrays, in
+   frames of at most ``sasl.server.max.receive.size`` bytes.
+2. A failed login is answered after ``connection.failed.authentication.delay.ms``, then closed. Nothing is read
+   meanwhile.
 3. Error responses reveal no more than Apache Kafka's, and the same for users that do not exist.
 """
 
@@ -58,8 +58,6 @@ NONCE_BYTES: Final = 24
 
 
 class LoginCredentials:
-    """Makes a mechanism's exchange with the credentials that it needs."""
-
     def __init__(self, cluster: Metadata, commits: MetadataLog) -> None:
         self._cluster = cluster
         self._commits = commits
@@ -150,7 +148,6 @@ class Logins:
         self.outcomes: Counter[LoginOutcome] = Counter()
 
     def begin(self, listener_name: str) -> LoginState:
-        """The login of a new connection on a SASL listener."""
         settings = self._settings.get(listener_name)
         if settings is None:
             settings = self._settings[listener_name] = self._read(listener_name)
@@ -277,7 +274,7 @@ class Logins:
             return self._refused(state, str(refusal))
 
     def _log_in(self, state: LoginState, login: Login) -> int:
-        """Complete the login; returns the session's lifetime in ms, 0: unlimited. Raises LoginRefused."""
+        """Returns the session's lifetime in ms, 0: unlimited. Raises LoginRefused."""
         if state.again and state.principal != f"{_USER}:{login.user}":
             before = (state.principal or "").partition(":")[2]
             raise LoginRefused.saying(
@@ -295,8 +292,9 @@ class Logins:
         return lifetime_ms
 
     def _out_of_order(self, state: LoginState, header: RequestHeader) -> LoginEnded:
-        """End the login of a client that sends another API's request during the exchange; the response contains only
-        the error."""
+        """End the login of a client that sends another API's request during the exchange; the response has only the
+        error.
+        """
         api = registry.BY_KEY.get(header.api_key)
         if api is None or not api.min_version <= header.api_version <= api.max_version:
             raise PeerError(f"API {header.api_key}, version {header.api_version}, during authentication")

@@ -1,15 +1,14 @@
 """Postpones requests after the process was paused, until the broker has caught up with the cluster's metadata.
 
-A process that is stopped, swapped out or suspended for as long as its session lasts is taken for dead, and other
-brokers lead its partitions. When it resumes, the requests in its sockets come before the news. Answered from memory,
-they would get old committed offsets, which make a transactional consumer repeat records, or append acks=1 records that
-no replica copies. So its first requests wait until the metadata has been read again, in a new session if the old one
-has ended. Apache Kafka answers them at once.
+A process that is stopped, swapped out or suspended for as long as its session lasts is taken for dead, and others lead
+its partitions. When it resumes, the requests in its sockets come before the news. Answered from memory, they would get
+old committed offsets, so that a transactional consumer repeats records, or append acks=1 records that no replica
+copies. So they wait until the metadata has been read again, in a new session if the old one has ended. Apache Kafka
+answers them at once.
 
 A lost session alone has the same effect: the tree has said so, and can be reached. An unreachable tree does not stop a
-broker that serves, so requests are postponed for at most ``LONGEST_MS``. Time-outs of members and transactions and the
-lag of replicas are suspended as long (``Metadata.requests_postponed``), because the requests that keep them alive are
-postponed too.
+serving broker, so requests wait at most ``LONGEST_MS``. Time-outs of members and transactions and the lag of replicas
+are suspended meanwhile (``Metadata.requests_postponed``), because the requests that keep them alive wait too.
 """
 
 from __future__ import annotations
@@ -30,8 +29,6 @@ LONGEST_MS: Final = 2_000
 
 
 class PauseRecovery:
-    """Postpones requests from the moment this broker may have been replaced until it has read the metadata."""
-
     def __init__(
         self, metadata: Metadata, metadata_log: MetadataLog, deadlines: Deadlines, requests: Requests, outbox: Outbox
     ) -> None:
@@ -44,7 +41,6 @@ class PauseRecovery:
         metadata_log.on_session_lost.append(self._begin)
 
     def process_paused(self, event: StoodStill) -> None:
-        """The process was paused for long enough to have been replaced."""
         message = (
             f"this process was paused for {event.milliseconds / SECOND_MS:.1f} s (stopped, starved of CPU, or "
             "asleep with its machine); it answers requests again when it has read the metadata"
@@ -58,7 +54,7 @@ class PauseRecovery:
             self.end()
 
     def end(self) -> None:
-        """Resume requests, if they are postponed."""
+        """Resume requests."""
         if self._end is not None:
             self._deadlines.cancel(self._end)
             self._end = None

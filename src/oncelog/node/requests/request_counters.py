@@ -40,7 +40,6 @@ class Traffic:
         traffic.bytes_in += size_bytes
 
     def answered(self, api_key: int, latency_ms: int) -> None:
-        """Count a response, ready ``latency_ms`` after its request was decided."""
         traffic = self.by_api[api_key]
         traffic.latency_sum_ms += latency_ms
         traffic.latency_buckets[bisect_left(LATENCY_BOUNDS_MS, latency_ms)] += 1

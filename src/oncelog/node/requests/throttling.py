@@ -1,13 +1,13 @@
 """Applies quotas to responses: counts each request, and makes its client wait if it is over a quota (KIP-13, 124, 219,
 599).
 
-A response leaves at once and names the throttle time; until that has passed, nothing more of the connection is decided.
-A client over several quotas waits for the longest time. All versions are treated alike: before 2.0 Apache Kafka delayed
-the responses themselves, so older clients merely wait once more.
+A response leaves at once and names the throttle time, the longest of all exceeded quotas; until that has passed,
+nothing more of the connection is decided. All versions are treated alike: before 2.0 Apache Kafka delayed the responses
+themselves, so older clients merely wait once more.
 
-Requests between brokers are not counted, unless they are denied; nor are logins. A Produce without a response (acks=0)
-counts its bytes but not its time. The time is what the runtime measured for the connection's earlier requests, since
-the node has no clock: a client waits one request later than in Apache Kafka.
+Logins and allowed requests between brokers are not counted. A Produce without a response (acks=0) counts its bytes but
+not its time. The runtime measured the time for the connection's earlier requests, since the node has no clock: a client
+waits one request later than in Apache Kafka.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Throttling:
         self.quotas = quotas
 
     def answered(self, api_key: int, context: Context, response: Message | None) -> int:
-        """Count a request, and set the throttle time in its response; returns it in ms, 0 for none."""
+        """Count a request; sets the throttle time in its response and returns it in ms, 0 for none."""
         if api_key == _FETCH:  # counted by its handler, before records were returned
             return int(getattr(response, "throttle_time_ms", 0))
         if _is_uncounted(api_key, context) and not _is_denied(response):

@@ -1,8 +1,7 @@
 """Byte ranges of a buffer → Arrow arrays, with one C++ copy per column.
 
-An array with the offsets start0, end0, start1, end1 … over the whole buffer has the requested ranges as its even
-elements and the gaps as its odd ones; ``take`` of the even elements copies exactly the requested bytes. The ranges must
-be checked before: ``take`` checks none. A single large range is not copied: its array is a view of the buffer.
+The ranges must be checked before: ``take`` checks none. A single large range is not copied: its array is a view of the
+buffer.
 """
 
 from __future__ import annotations
@@ -43,6 +42,8 @@ def binary_column(view: ByteView, ranges: Range) -> Array:
         bounds = np.array([ranges.start[0], ranges.start[0] + lengths[0]], np.int32)
         return pa.Array.from_buffers(pa.binary(), 1, [None, _buffer(bounds), _buffer(view.bytes)])
     offsets = np.empty(2 * count + 3, np.int32)
+    # An array with the offsets start0, end0, start1, end1 … over the whole buffer has the requested ranges as its even
+    # elements; ``take`` of these copies exactly the requested bytes.
     # ``take`` allocates by the mean length of the array's elements, which with the gaps is half of the need: half
     # of a column would be copied twice. So a first element has the mean length of the requested ranges, and the array
     # declares only this one; an unchecked ``take`` reads the others, too.
@@ -60,7 +61,6 @@ def binary_column(view: ByteView, ranges: Range) -> Array:
 
 
 def _take(array: Array, indices: Array) -> Array:
-    """The elements at unchecked indices."""
     # Imported on demand: Arrow's functions take 9 MB.
     from pyarrow.compute import TakeOptions, call_function
 

@@ -1,13 +1,8 @@
 """The requested batches of a fetched buffer, with their uncompressed records laid out in one buffer.
 
-A Python loop with one step per *batch*, for the batches after those that ``plain_batches`` has taken. Skipped, as by
-every consumer (KIP-98): the partial batch that may end a response, control batches, aborted batches under
-read_committed, batches entirely outside the requested offsets. A batch that overlaps them is kept; ``decode`` drops its
-other records.
-
-Bounds: a batch's record count by its bytes, its decompressed size by ``MAX_BATCH_BYTES``, a group by ``GROUP_BYTES`` or
-``GROUP_RECORDS`` plus one batch; so positions in a group fit an int32, as Arrow's binary arrays require. Compressed
-batches are decompressed straight into the group's buffer.
+A Python loop with one step per *batch*, for those that ``plain_batches`` has left. Skipped, as by every consumer
+(KIP-98): the partial batch that may end a response, control batches, aborted batches under read_committed, batches
+entirely outside the requested offsets (``decode`` drops single records).
 """
 
 from __future__ import annotations
@@ -42,6 +37,7 @@ from oncelog.records.control import ControlType, control_type
 from oncelog.records.errors import UnsupportedMagic
 from oncelog.records.record import read_records
 
+# A group is complete at one of these bounds. Positions in it fit an int32, as Arrow's binary arrays require.
 GROUP_BYTES: Final = 4 * MIB
 """Uncompressed bytes after which a group is decoded: enough to amortise numpy calls, little enough for caches and a
 worker's memory."""
@@ -54,8 +50,6 @@ _OWN_BYTES: Final = GROUP_BYTES + MIB
 
 
 class OffsetBounds(Protocol):
-    """The part of a selection that selects batches."""
-
     @property
     def start_offset(self) -> int: ...
 
@@ -78,10 +72,10 @@ class Group:
 
 
 class AbortedTransactions:
-    """Recognises batches of aborted transactions, from the list in a fetch response.
+    """Recognises batches of aborted transactions, from the list in a fetch response (KIP-98).
 
-    A producer's transaction is aborted from its first offset to the producer's next abort marker; batches must be
-    passed in offset order (KIP-98; the consumer's side of the last stable offset).
+    A producer's transaction is aborted from its first offset to its next abort marker; batches must be passed in offset
+    order.
     """
 
     def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:

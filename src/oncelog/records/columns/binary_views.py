@@ -1,7 +1,7 @@
 """Joins small pieces, keys and values of many records by one C++ copy.
 
-A *binary view* is 16 bytes: a length and, up to 12 bytes, the bytes themselves; a longer one names a buffer and a
-position in it. Pieces are written for all records at once as byte columns of a matrix, and become the views' own bytes.
+A *binary view* is 16 bytes: a length, and either the bytes (up to 12) or a buffer and a position in it. Pieces are
+written for all records at once as byte columns of a matrix, and become the views' own bytes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Fetched record batches of one partition → Arrow record batches with the columns of Spark's Kafka connector.
 
-Returns exactly the records that a Kafka consumer would, in order, and the offset of the next fetch, which passes
-control batches, aborted data and offsets emptied by compaction.
+The records are exactly those of a Kafka consumer, in order; the offset of the next fetch passes control batches,
+aborted data and offsets emptied by compaction.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def column_schema(*, include_headers: bool) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The records to decode: offsets from ``start_offset`` (inclusive) to ``end_offset`` (exclusive) of a partition."""
+    """Offsets from ``start_offset`` (inclusive) to ``end_offset`` (exclusive) of a partition."""
 
     topic: str
     partition: int

@@ -1,17 +1,12 @@
 """Arrow columns → record batches (format v2), in numpy and pyarrow, without a Python step per record.
 
 1. Lengths give every record's size, and so the cuts between batches; varints are written for all records at once.
-2. A matrix of *binary views*, one row per record: the bytes before the key, the key, the bytes before the value, the
-value. Small pieces lie in the view itself, keys and values are referenced; one cast to a binary array copies everything
-into place (``binary_views``). The zero that ends a record without headers begins the next record's first piece, so
-records without a key take two views.
-3. CRC and header once producer and sequence are known (``sealed_header``), which a retry may repeat. The header is sent
-before the records, which are not copied again.
+2. A matrix of *binary views* has a row per record: the bytes before the key, the key, the bytes before the value, the
+   value. One cast to a binary array copies everything into place (``binary_views``).
+3. CRC and header follow once producer and sequence are known (``sealed_header``), which a retry may repeat.
 
-The result is byte for byte that of ``records.builder``, which also encodes what this path cannot, record by record:
-headers, fields of 128 MB and more, timestamps 37 hours apart in a batch.
-
-Needs the ``spark`` extra (numpy, pyarrow), so the broker must never import it.
+The result is byte for byte that of ``records.builder``, which also encodes records that this path cannot: with headers,
+fields of 128 MB and more, timestamps 37 hours apart in a batch.
 """
 
 from __future__ import annotations
@@ -129,6 +124,7 @@ def sealed_header(
         base_sequence,
         body.records,
     )
+    # The header is sent before the records, which are not copied again.
     crc = crc32c(body.data, crc32c(header[ATTRIBUTES_POSITION:]))
     header[CRC_POSITION:ATTRIBUTES_POSITION] = crc.to_bytes(4, "big")
     return header
@@ -190,6 +186,8 @@ def _gather(keys: Field | None, values: Field, deltas: Longs, numbers: Longs) ->
     head.varint(lengths, length_widths)
     head.byte(0)
     head.varint(times, time_widths)
+    # The zero that ends a record without headers begins the next record's first piece: without a key a record takes
+    # two views.
     last = [values] if keys is None else [keys, before_value, values]
     data = Pieces.join([*Pieces.merged(head, rest), *last], count)
     ends = np.zeros(count + 1, np.int64)
@@ -198,7 +196,7 @@ def _gather(keys: Field | None, values: Field, deltas: Longs, numbers: Longs) ->
 
 
 def _one_by_one(rows: Rows, base_timestamp: int) -> bytes:
-    """Records encoded one by one, for columns that the fast path cannot express."""
+    """For columns that the fast path cannot express."""
     body = bytearray()
     keys = [None] * len(rows) if rows.keys is None else rows.keys.to_pylist()
     headers = rows.headers or [()] * len(rows)

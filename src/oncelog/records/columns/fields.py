@@ -5,8 +5,6 @@ Invariants, checked before a byte range is copied:
 1. every field lies inside its record, in order: start ≤ key ≤ value < end (the header count needs a byte);
 2. a null key or value has length −1; no other negative length exists;
 3. an offset lies between its batch's first and last offset.
-
-Records are processed in chunks that keep the intermediate arrays in the processor's cache.
 """
 
 from __future__ import annotations
@@ -22,6 +20,7 @@ from oncelog.records.columns.record_heads import read_heads
 from oncelog.records.columns.record_starts import Spans
 from oncelog.records.columns.varint_columns import ByteView, Integers, Positions, read_varints
 
+# Chunks keep the intermediate arrays in the processor's cache.
 _CHUNK_RECORDS: Final = 16 * 1024
 _MAX_LAYOUTS: Final = 4
 """With more layouts among the heads of a chunk its varints are read one after another."""
@@ -29,8 +28,6 @@ _MAX_LAYOUTS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class BatchHeaders:
-    """The batch header fields that records need, one entry per batch."""
-
     base_offset: Positions
     last_offset_delta: Positions
     base_timestamp: Positions
@@ -50,13 +47,13 @@ class Range:
         return cls(np.empty(count, np.int64), np.empty(count, np.int32))
 
     def select(self, selected: npt.NDArray[np.bool_] | slice) -> Range:
-        """The ranges at ``selected``, a mask or a slice."""
+        """``selected`` is a mask or a slice."""
         return Range(self.start[selected], self.length[selected])
 
 
 @dataclass(slots=True)
 class Fields:
-    """Fields of records, one entry per record. ``headers`` is the header count's position, ``end`` the record's end."""
+    """``headers`` is the header count's position, ``end`` the record's end."""
 
     offset: Positions
     timestamp: Positions
@@ -67,7 +64,7 @@ class Fields:
     end: Positions
 
     def select(self, selected: npt.NDArray[np.bool_] | slice) -> Fields:
-        """The records at ``selected``, a mask or a slice."""
+        """``selected`` is a mask or a slice."""
         return Fields(
             self.offset[selected],
             self.timestamp[selected],

@@ -1,9 +1,7 @@
 """Plain batches, those of the usual fetch (neither compressed nor control nor aborted), taken together in numpy steps.
 
-``batches`` decides batch by batch in Python, which at 64 KB a batch is a good part of all work. Here only the lengths
-are followed one by one; all other header fields are read and checked for all batches at once. The first group with
-anything unusual or wrong is not returned: the caller continues from its first batch with the loop of ``batches``, which
-handles every case and every error.
+Deciding batch by batch in Python, as ``batches`` does, is a good part of all work at 64 KB a batch. Here only lengths
+are followed one by one. The first group with anything unusual or wrong is left to ``batches``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The first bytes of many records at once: length, attributes, timestamp and offset, from one 8-byte word per record.
 
 The high bits of a record's first eight bytes tell where each of its first varints ends: its *layout*. The records of a
-fetch have a handful of layouts (offsets above 63 take a byte more, …), and for those of one layout every field is one
-shift and one mask. Heads longer than eight bytes, and chunks with many layouts, are left to ``varint``.
+fetch have a handful of layouts. Heads longer than eight bytes, and chunks with many layouts, are left to
+``varint_columns``.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ def read_heads(view: ByteView, starts: Positions, max_layouts: int) -> tuple[Pos
     return timestamps, offsets, positions
 
 
+# For the records of one layout every field is one shift and one mask.
 def _deltas(words: npt.NDArray[np.uint64], layout: tuple[int, int, int]) -> tuple[Positions, Positions]:
     length, timestamp, offset = layout
     return _varint(words, length + 1, timestamp), _varint(words, length + 1 + timestamp, offset)

@@ -1,17 +1,11 @@
-"""The start position of each record.
+"""The start position of each record, the only sequential part of decoding.
 
 Invariants, checked for every batch before its positions are used:
 
 1. record 0 begins at the batch's first byte; record i+1 begins where record i ends, by its length varint;
 2. the last record ends exactly at the batch's end.
 
-So the positions are exact in each way of finding them:
-
-- *in runs*: if the next m length varints at a constant stride are the same bytes, these are m records, by induction.
-  All batches search for their next run at once, further ahead each time, while runs are long.
-- *together*: all remaining batches advance by one record per numpy step, with a table from a record's first two bytes
-  to its size. Batches that miss their end are repeated alone.
-- *alone*: in runs as well; if these are short, record by record in Python.
+So the positions are exact in each of the three ways of finding them.
 """
 
 from __future__ import annotations
@@ -43,9 +37,8 @@ _WINDOW_GROWTH: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """The records of several batches in one buffer: for each batch its first byte, its end (exclusive), and its number
-    of records (≥ 1).
-    """
+    """The records of several batches in one buffer: each batch's first byte, end (exclusive), and number of records (at
+    least 1)."""
 
     start: Positions
     end: Positions
@@ -53,7 +46,6 @@ class Spans:
 
     @property
     def first_record(self) -> Positions:
-        """Index of each batch's first record among all records."""
         return np.concatenate(([0], np.cumsum(self.count)[:-1]))
 
 
@@ -78,6 +70,8 @@ def _advance_in_runs(view: ByteView, spans: Spans, first: Positions, starts: Pos
     """Fill ``starts`` run by run for all batches at once. Returns the unfinished batches."""
     state = np.stack([np.arange(len(first)), spans.start, spans.count, first, spans.end])
     last_pair, window = len(view.pairs) - 1, _FIRST_WINDOW
+    # If the next m length varints at a constant stride are the same bytes, these are m records, by induction. All
+    # batches search for their next run at once, further ahead each time, while runs are long.
     unfinished: list[int] = []  # their entries in ``starts`` are overwritten later
     while state.shape[1]:
         batch, position, left, slot, end = state  # views: in-place changes update the state
@@ -113,6 +107,7 @@ def _advance_in_runs(view: ByteView, spans: Spans, first: Positions, starts: Pos
 
 def _advance_together(view: ByteView, spans: Spans, first: Positions, starts: Positions) -> list[int]:
     """Fill ``starts`` one record of every batch per step. Returns the batches that missed their end."""
+    # A table maps a record's first two bytes to its size. Batches that miss their end are repeated alone.
     # Longest first: the active batches are a prefix, and the loop ends when fewer than _TOGETHER_FROM are active.
     order = np.argsort(-spans.count, kind="stable")
     counts = spans.count[order]

@@ -1,11 +1,7 @@
 """Zigzag varints at many positions of a buffer at once.
 
-Most varints of a record have one or two bytes: a table from *two bytes* to value and width answers them with one
-look-up. Longer ones are decoded from the eight bytes at their position; the rare nine and ten byte ones (timestamps far
-from their batch's base) one by one.
-
 A :class:`ByteView` must have ``GUARD_BYTES`` readable bytes after the last position: callers check a field's end
-*after* reading it, never before.
+*after* reading it.
 """
 
 from __future__ import annotations
@@ -62,6 +58,9 @@ class ByteView:
         self.words: npt.NDArray[np.uint64] = np.ndarray(len(data) - 7, "<u8", data, 0, (1,))
 
 
+# Most varints of a record have one or two bytes: a table from two bytes to value and width answers them with one
+# look-up. Longer ones are decoded from the eight bytes at their position; those of nine and ten bytes (timestamps far
+# from their batch's base) one by one.
 def read_varints(view: ByteView, positions: Positions) -> tuple[Integers, npt.NDArray[np.uint8]]:
     """Values and widths of the varints at ``positions``. Raises CorruptBatch for one longer than ten bytes."""
     pairs = view.pairs[positions]

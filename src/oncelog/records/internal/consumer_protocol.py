@@ -1,10 +1,10 @@
 """Subscriptions and assignments of "consumer" groups, which members exchange through the broker.
 
 The broker reads them to describe groups, to know which topics a group still consumes (their offsets must not expire or
-be deleted), and to convert groups between the classic protocol and the new one (KIP-848).
+be deleted), and to convert groups between the protocols (KIP-848).
 
-As in Apache Kafka, a version above the highest known one is read as the highest, because newer versions only append
-fields. A negative version and malformed bytes raise CorruptBatch. KIP-429, KIP-792, KIP-881.
+A version above the highest known one is read as the highest, because newer versions only append fields. A negative
+version and malformed bytes raise CorruptBatch. KIP-429, KIP-792, KIP-881.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def encode_subscription(subscription: Subscription, version: int = HIGHEST_VERSI
 
 
 def decode_assignment(data: bytes) -> Assignment:
-    """The leader's assignment for a member. Raises CorruptBatch."""
+    """Raises CorruptBatch."""
     partitions, user_data = read_assignment(data)
     return Assignment(_listed(partitions), user_data)
 

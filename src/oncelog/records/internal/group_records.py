@@ -1,16 +1,11 @@
 """The records of ``__consumer_offsets``: keys and values of committed offsets and of classic groups.
 
 They are byte for byte Apache Kafka 4.3's: a version (int16) and that version's fields; the version of a key is the kind
-of record. Unreadable data decodes to Unknown and never raises, so that a record of a newer release does not keep a
-partition from loading.
+of record; a tombstone is a key without a value. Unreadable data decodes to Unknown and never raises, so that a record
+of a newer release does not keep a partition from loading.
 
-Versions written, as by Apache Kafka 4.3: offset commit key 1, value 4 (1 for a commit with its own retention); group
-metadata key 2, value 3. Value 4 of the offset commit has the topic's id as tagged field 0. A tombstone is a key without
-a value.
-
-Nearly all of the million records loaded at a start are offsets in these versions. A fast path (``_usual_…``) reads them
-in a few struct calls instead of one per field. It returns the result of the general path
-(``decode_any_…``), or None for every other version and anything unusual.
+Versions written: offset commit key 1, value 4 with the topic's id as tagged field 0 (1 for a commit with its own
+retention); group metadata key 2, value 3.
 """
 
 from __future__ import annotations
@@ -68,7 +63,7 @@ class GroupMetadataKey(NamedTuple):
 
 
 class OffsetCommitValue(NamedTuple):
-    """A committed offset. Timestamps in milliseconds; ``expire_timestamp`` only for a commit with its own retention."""
+    """Timestamps in milliseconds; ``expire_timestamp`` only for a commit with its own retention."""
 
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH
@@ -94,7 +89,7 @@ class MemberMetadata:
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadataValue:
-    """A classic group as persisted at the end of a rebalance. Empty groups have no protocol, leader or members."""
+    """A classic group at the end of a rebalance. Empty groups have no protocol, leader or members."""
 
     protocol_type: str
     generation: int
@@ -133,6 +128,9 @@ def decode_any_key(data: bytes | None) -> Key:
     return Unknown(version, f"key of version {version}")
 
 
+# Nearly all of the million records loaded at a start are offsets in the versions written here. The fast path
+# (``_usual_…``) reads them in a few struct calls; it returns the result of the general path (``decode_any_…``), or None
+# for anything unusual.
 @lru_cache(maxsize=4096)
 def _usual_names(start: bytes) -> tuple[str, str] | None:
     """Group and topic of an offset commit key of version 1 without its partition; None for the general path."""

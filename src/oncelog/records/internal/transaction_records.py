@@ -1,16 +1,11 @@
 """The records of ``__transaction_state``: the state of one transactional id.
 
-They are byte for byte Apache Kafka 4.3's: a version (int16) and that version's fields. Unreadable data decodes to
-Unknown and never raises, so that a record of a newer release does not keep a partition from loading. A tombstone is a
-key without a value: the id has expired.
+They are byte for byte Apache Kafka 4.3's: a version (int16) and that version's fields; a tombstone is a key without a
+value. Unreadable data decodes to Unknown and never raises, so that a record of a newer release does not keep a
+partition from loading.
 
 Value version 0 is fixed-width; version 1 (transaction.version 1 and later, KIP-890) is flexible and has four tagged
-fields: the previous (0) and the next (1) producer id, the client's transaction version (2), and the next producer epoch
-(3, KIP-939), each left out at its default.
-
-Nearly all of the million ids loaded at a start are at rest, in version 1, with at most two tags. A fast path
-(``_usual_value``, ``is_usual_at_rest``) reads them in one struct call. It returns the result of the general path
-(``decode_any_…``), or None.
+fields (``_TAG_FORMATS``; KIP-939 added the last), left out at their defaults.
 """
 
 from __future__ import annotations
@@ -117,10 +112,8 @@ class Unknown(NamedTuple):
 
 
 class TransactionValue(NamedTuple):
-    """The persisted state of a transactional id. Times in milliseconds; ``status`` is the number of the state.
-
-    ``partitions`` is None in state Empty, otherwise by topic.
-    """
+    """Times in milliseconds; ``status`` is the number of the state. ``partitions`` is None in state Empty, otherwise by
+    topic."""
 
     producer_id: int
     producer_epoch: int
@@ -136,7 +129,6 @@ class TransactionValue(NamedTuple):
 
 
 def decode_key(data: bytes | None) -> str | Unknown:
-    """The transactional id in the key of a record of ``__transaction_state``."""
     if data is not None and len(data) >= _KEY_START.size:
         version, size = _KEY_START.unpack_from(data)
         if version == TRANSACTION_KEY_VERSION and size == len(data) - _KEY_START.size:
@@ -202,6 +194,9 @@ def decode_any_value(data: bytes) -> TransactionValue | Unknown:
     return value
 
 
+# Nearly all of the million ids loaded at a start are at rest, in version 1, with at most two tags. The fast path
+# (``_usual_value``, ``is_usual_at_rest``) reads them in one struct call; it returns the result of the general path
+# (``decode_any_…``), or None.
 def is_usual_at_rest(data: bytes) -> bool:
     """True if the value certainly decodes to a transaction at rest, by its version, sizes and tags alone. False means
     nothing."""

@@ -1,7 +1,7 @@
 """A broker's listening sockets, one or more per listener, and the connections they accept.
 
-A socket is bound first, so that its port is known; it listens once the logs are open, and accepts once the node has
-started: see ``runtime.server``.
+A socket is bound first, so that its port is known, listens once the logs are open, and accepts once the node has
+started.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ _EVERYWHERE: Final = ("", "0.0.0.0", "::")
 
 
 def cannot_listen(address: str, error: OSError) -> StartRefused:
-    """The refusal to start if ``address`` cannot be listened on, with the system's reason."""
     # asyncio's own messages repeat the address.
     has_errno = error.errno is not None and error.errno in errno.errorcode and not isinstance(error, socket.gaierror)
     reason = os.strerror(error.errno or 0) if has_errno else error.strerror or str(error)
@@ -48,7 +47,7 @@ def cannot_listen(address: str, error: OSError) -> StartRefused:
 
 
 class Acceptors:
-    """Binds, listens and accepts. ``bound`` has sockets, by listener, that replace the settings' addresses."""
+    """``bound`` has sockets, by listener, that replace the settings' addresses."""
 
     def __init__(self, settings: Settings, quotas: ConnectionQuotas, bound: Mapping[str, socket.socket]) -> None:
         self._settings = settings
@@ -116,7 +115,6 @@ class Acceptors:
         return int(config.get(_BACKLOG)) if config.is_set(_BACKLOG) else DEFAULT_BACKLOG
 
     def _advertised(self, endpoint: Endpoint) -> Callable[[str, int], Address]:
-        """The address advertised to a client, given the one it connected to."""
         endpoint_advertised = self._settings.listeners.advertised.get(endpoint.listener_name, endpoint)
         host = endpoint_advertised.host or endpoint.host
 

@@ -1,12 +1,12 @@
 """A client connection: bytes in, frames to the node, chunks out.
 
 All connections of a loop receive into one buffer, from which bytes are copied once, into their frame. Only bytes that
-arrived take memory: 500 peers that announce 90 MB each and stall cost nothing. Bytes of unfinished frames and unsent
-responses count against a bound for the whole broker; above it reading pauses.
+arrived take memory: 500 peers that announce 90 MB each and stall cost nothing. Unfinished frames and unsent responses
+count against a bound for the whole broker; above it reading pauses.
 
-Requests that arrived whole are always handed in. At the end of the stream the node learns of it after the last request,
-answers what it can, and closes. When the connection breaks, the bytes left in the system are read first: a peer that
-closes with unread responses resets the connection after its last requests.
+Requests that arrived whole are always handed in. The node learns of the end of the stream after the last one, answers
+what it can, and closes. When the connection breaks, the bytes left in the system are read first: a peer that closes
+with unread responses resets the connection after its last requests.
 """
 
 from __future__ import annotations
@@ -52,8 +52,6 @@ class Listener(NamedTuple):
 
 
 class ClientConnection(asyncio.BufferedProtocol):
-    """An accepted socket, as an asyncio protocol."""
-
     def __init__(
         self,
         connection_id: int,
@@ -124,8 +122,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             admitted()
 
     def open(self, principal: str, transport: asyncio.Transport | None = None) -> None:
-        """Take requests. ``principal`` comes from the transport's certificate; ``transport`` replaces the accepted
-        one."""
+        """``principal`` comes from the transport's certificate; ``transport`` replaces the accepted one."""
         self._transport = transport = transport or self._transport
         assert transport is not None
         self._sending = SendQueue(transport, self._effect_runner.disk, self._lost_file)
@@ -238,7 +235,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         return not self._transport.is_closing()
 
     def end_reading(self) -> None:
-        """Stop reading; hand in what has arrived, then tell the node that it was the last."""
         if "ended" in self._paused_by:
             return
         self.pause_reading("ended")
@@ -272,7 +268,6 @@ class ClientConnection(asyncio.BufferedProtocol):
                 self._account()
 
     def authenticated(self) -> None:
-        """Lift the size limit of unauthenticated requests."""
         self._splitter.set_limit(self._listener.limit)
         self._identified()
 
@@ -281,7 +276,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._quotas.identified(self)
 
     def close_after_sending(self) -> None:
-        """Stop reading; close when the queued chunks are sent."""
         self.pause_reading("closing")
         if self._sending is not None:
             self._sending.close_when_empty()
@@ -291,7 +285,6 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def stalled_since_s(self) -> float | None:
-        """Loop time since which the peer owes the rest of a request or reads no responses; None if it does neither."""
         unfinished_s = self._unfinished_since_s
         if self._paused_by & {"node", "slow reader"}:
             unfinished_s = None  # the rest cannot arrive while reading is paused

@@ -1,11 +1,10 @@
 """Limits on connections: their number per broker, listener and address, their rate, and the memory held for them.
 
-Kafka's keys: ``max.connections`` and ``max.connection.creation.rate``, also per listener; ``max.connections.per.ip``
-with its overrides; ``connections.max.idle.ms`` (negative: unlimited). They may change while the broker runs. With
-several listeners the one between brokers is protected: only its own limits apply to it. Own keys:
-``oncelog.buffered.max.bytes`` bounds unfinished requests and unsent responses together,
-``oncelog.connection.stalled.ms`` the time for which a peer may leave one so. A connection from an address over its rate
-quota (KIP-612) is held unread for a moment, then closed.
+Kafka's keys, which may change while the broker runs: ``max.connections`` and ``max.connection.creation.rate``, also per
+listener; ``max.connections.per.ip`` with its overrides; ``connections.max.idle.ms`` (negative: unlimited). With several
+listeners only its own limits apply to the one between brokers. Own keys: ``oncelog.buffered.max.bytes`` bounds
+unfinished requests and unsent responses together, ``oncelog.connection.stalled.ms`` the time for which a peer may leave
+one so. A connection from an address over its rate quota (KIP-612) is held unread for a moment, then closed.
 """
 
 from __future__ import annotations
@@ -35,20 +34,16 @@ _BURST_S: Final = 10
 
 
 def _pairs(text: str) -> list[tuple[str, int]]:
-    """The hosts and limits in ``host:limit,…``."""
     pairs = (part.strip().rpartition(":") for part in text.split(",") if part.strip())
     return [(host.strip().strip("[]"), int(limit)) for host, _, limit in pairs]
 
 
 class Rate:
-    """Limits the rate of connections by delaying those above it."""
-
     def __init__(self) -> None:
         # Time at which the connections so far would have been due at the rate.
         self._free_s = -math.inf
 
     def delay_s(self, rate: int, now_s: float) -> float:
-        """Delay of a connection that comes now, at ``rate`` per second."""
         if rate >= NO_LIMIT:
             return 0.0
         interval_s = 1.0 / max(rate, 1)
@@ -57,8 +52,6 @@ class Rate:
 
 
 class ConnectionLimits:
-    """The configured limits; ``config`` returns the present configuration."""
-
     def __init__(self, config: Callable[[], BrokerConfig], listeners: Listeners) -> None:
         self._config = config
         self._protected = listeners.inter_broker if len(listeners.endpoints) > 1 else None
@@ -125,8 +118,7 @@ def _is_numeric(host: str) -> bool:
 
 
 def _limits_of(pairs: Iterable[tuple[str, int]]) -> Mapping[str, int]:
-    """Limits by address; a host without an address is reported and skipped. Resolves names, so it may block for
-    long."""
+    """Limits by address; a host without an address is reported and skipped. May block for long."""
     limits: dict[str, int] = {}
     for host, max_connections in pairs:
         try:
@@ -145,8 +137,6 @@ _SHORTEST_SWEEP_S: Final = 0.05
 
 
 class ConnectionQuotas:
-    """Counts connections and the bytes held for them, and enforces their limits."""
-
     def __init__(
         self, *, limits: ConnectionLimits, max_held_bytes: int, max_idle_s: float, max_stalled_s: float
     ) -> None:
@@ -204,7 +194,6 @@ class ConnectionQuotas:
         self._unidentified.discard(connection)
 
     def count_refusal(self) -> None:
-        """Count a connection that was closed before it was admitted."""
         self.refused += 1
 
     def make_room(self, listener: str) -> None:
@@ -229,7 +218,6 @@ class ConnectionQuotas:
             self._cut(min(others, key=lambda connection: connection.last_active_s), "a broker needs its place")
 
     def leave(self, connection: Peer, held_bytes: int) -> None:
-        """Forget a closed connection and the bytes held for it."""
         admission = self._admitted.pop(connection, None)
         if admission is None:
             return
@@ -274,7 +262,6 @@ class ConnectionQuotas:
             self._favoured.resume_reading(_OVER_BOUND)
 
     def start_sweeping(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Cut off idle and stalled peers periodically."""
         delay_s = max(_SHORTEST_SWEEP_S, min(10.0, self._max_idle_s / 2, self._max_stalled_s / 2))
         self._timer = loop.call_later(delay_s, self._sweep, loop)
 

@@ -1,7 +1,7 @@
 """The sending half of a connection: chunks in order, with file ranges read only when the socket has room.
 
-So a slow reader of a 55 MB fetch holds a few hundred kilobytes here. Ranges outside the page cache are read by a
-worker, never on the loop.
+A slow reader of a 55 MB fetch holds a few hundred kilobytes here. Ranges outside the page cache are read by a worker,
+never on the loop.
 """
 
 from __future__ import annotations
@@ -83,7 +83,6 @@ class SendQueue:
         self._full = True
 
     def is_empty(self) -> bool:
-        """True once everything was handed to the transport."""
         return not self._chunks and not self._reading
 
     def _send_ready(self) -> None:
@@ -97,8 +96,9 @@ class SendQueue:
             self._transport.close()
 
     def _next_parts(self) -> list[Buffer]:
-        """Dequeue the parts for the next system call. It ends after a piece of a larger range, and before a range that
-        a worker has to read, which is then in progress."""
+        """Dequeue the parts for the next system call, up to a piece of a larger range, or a range that a worker then
+        begins to read.
+        """
         chunks, room = self._chunks, _MOST_BYTES
         # A response's head, records and tail go together, so that they wake the client once.
         parts: list[Buffer] = []
@@ -124,7 +124,8 @@ class SendQueue:
 
     def _read_cached(self, piece: FileRange, size: int) -> Buffer | None:
         """The first bytes of a file range, from the page cache. None: a worker reads them, or the file is unreadable
-        and the connection is given up."""
+        and the connection is given up.
+        """
         try:
             data = piece.file.read_cached(piece.position, size)
         except OSError as error:

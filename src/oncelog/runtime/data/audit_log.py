@@ -1,9 +1,8 @@
 """The audit log of administrative aborts: ``audit.jsonl`` in the data directory, one JSON object per line.
 
-The rule: a record is in the page cache before any later effect of the node is carried out, and on disk soon after (a
-worker syncs). Rotation never splits a record. Repeated records are counted, and the counts are written later
-(``audit_repeats``). If the disk refuses a record, the error and the record go to the operator's log and the broker
-continues: the abort has already happened.
+A record is in the page cache before any later effect of the node is carried out, and on disk soon after (a worker
+syncs). Rotation never splits a record. If the disk refuses one, the error and the record go to the operator's log and
+the broker continues: the abort has already happened. ``audit_repeats`` counts repeated records.
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ _LOG: Final = logging.getLogger("oncelog.audit")
 
 
 class AuditLog:
-    """Appends records, creating the file with the first. ``max_bytes`` is read before each record; ``later(seconds,
-    callback)`` is the loop's timer."""
+    """Appends records. ``max_bytes`` is read before each; ``later(seconds, callback)`` is the loop's timer."""
 
     def __init__(
         self,
@@ -54,7 +52,6 @@ class AuditLog:
             self._later(INTERVAL_S, self._interval_over)
 
     def write_repeats(self) -> None:
-        """Append the counts of repeated records; called after each interval and before the end."""
         for effect in self._repeats.counted():
             self._append(effect)
 

@@ -46,7 +46,8 @@ class DataDirectory:
 
 def open_data_directory(settings: Settings, coordination: Coordination | None = None) -> DataDirectory:
     """Lock and open a broker's data directory, created if missing, and its coordination tree, unless ``coordination``
-    is already a session. Raises StartRefused."""
+    is a session already. Raises StartRefused.
+    """
     path = Path(settings.data_directory)
     try:
         files = DiskFiles(path)

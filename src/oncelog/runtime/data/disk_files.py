@@ -1,9 +1,9 @@
 """The ``Files`` port over the operating system: real files below one data directory.
 
-The rule: an ``OpenFile`` names a file; it is not a descriptor. Descriptors are opened on demand and the least recently
-used are closed, so that tens of thousands of segments fit under ``ulimit -n``. A renamed file is followed. A removed
-file keeps its descriptor while an ``OpenFile`` for it exists, so that a reader in the middle of a response sees no gap.
-Reads may come from any thread: a descriptor in use is never closed.
+An ``OpenFile`` names a file; it is not a descriptor. Descriptors are opened on demand and the least recently used
+closed, so that tens of thousands of segments fit under ``ulimit -n``. A renamed file is followed. A removed one keeps
+its descriptor while an ``OpenFile`` for it exists: a reader in the middle of a response sees no gap. Reads may come
+from any thread: a descriptor in use is never closed.
 """
 
 from __future__ import annotations
@@ -162,8 +162,9 @@ class DiskFile:
 
 
 class DiskFiles:
-    """The files below ``root``, which is created if missing, with access for its owner only. ``max_open_files``
-    defaults to this directory's share of the descriptors for data files."""
+    """The files below ``root``, which is created if missing, for its owner only. ``max_open_files`` defaults to this
+    directory's share of the descriptors for data files.
+    """
 
     def __init__(self, root: str | Path, *, max_open_files: int | None = None) -> None:
         self._root = os.path.abspath(root)
@@ -200,7 +201,7 @@ class DiskFiles:
         return self._root
 
     def lock(self) -> None:
-        """Take the directory's lock. Raises DirectoryInUse if another process has it."""
+        """Raises DirectoryInUse if another process has it."""
         descriptor = os.open(self._path(LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -347,7 +348,7 @@ class DiskFiles:
         return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
 
     def _evict(self, most: int) -> None:
-        """Close the least recently used files until ``most`` are open; skip those in use."""
+        """Close the least recently used files not in use."""
         for _ in range(len(self._recent)):
             if len(self._recent) <= most:
                 return
@@ -398,7 +399,6 @@ def _split(path: str) -> tuple[str, str]:
 
 
 def _write_all(descriptor: int, chunks: Sequence[Buffer], position: int) -> int:
-    """Write all chunks at ``position``; returns the number of bytes."""
     if len(chunks) == 1:
         chunk = chunks[0]
         written = os.pwrite(descriptor, chunk, position)

@@ -1,7 +1,7 @@
 """Writes a flight recording into the data directory while the broker runs (``oncelog.flight.recorder.max.bytes``).
 
-Each start begins a new file and keeps the previous one, since after a failure the broker is usually restarted first.
-Events are written as they happen, without syncs: after a kill the file has them all.
+Each start begins a new file and keeps the previous one: after a failure the broker is usually restarted first. Events
+are written without syncs: after a kill the file has them all.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ class FlightRecording:
         return Outside(outside.files, outside.coordination, self.recorder.entropy(outside.entropy))
 
     def close(self) -> None:
-        """Record that the broker has stopped, and close the file."""
         self.recorder.end("the broker stopped")
         self._file.close()
 

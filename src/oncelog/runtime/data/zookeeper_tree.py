@@ -28,8 +28,9 @@ def open_zookeeper_tree(config: BrokerConfig, connect: str, session_timeout_ms: 
 def apply_node_acls(
     config: BrokerConfig, connect: str, session_timeout_ms: int, progress: Callable[[int], None]
 ) -> int:
-    """Set the ACLs of a cluster's existing nodes to those with which this broker would create them; returns their
-    number. Raises ConfigError, StoreUnusable, TreeUnavailable, SessionLost."""
+    """Set the ACLs of a cluster's existing nodes as if this broker had created them; returns their number. Raises
+    ConfigError, StoreUnusable, TreeUnavailable, SessionLost.
+    """
     return apply_acls(connect, zookeeper_access(config), ROOTS, session_timeout_ms, progress)
 
 

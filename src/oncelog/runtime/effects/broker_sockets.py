@@ -54,13 +54,11 @@ class BrokerSockets:
         self._connecting[effect.link_id] = self._loop.create_task(self._connect(effect))
 
     def send(self, effect: SendToBroker) -> None:
-        """Send bytes on a connection, if it is still open."""
         transport = self._connected.get(effect.link_id)
         if transport is not None:
             transport.write(join_chunks(effect.chunks))
 
     def disconnect(self, effect: DisconnectFromBroker) -> None:
-        """Close a connection, or cancel the attempt, at once."""
         self._end(effect.link_id, in_order=False)
 
     def close(self) -> None:
@@ -128,7 +126,7 @@ class BrokerSockets:
         return BrokerConnection(self, link_id, self._receive_buffer)
 
     def made(self, link_id: int, transport: asyncio.Transport) -> None:
-        """A connection is open; it is closed again if the attempt was cancelled."""
+        """A connection is open; it is closed if the attempt was cancelled."""
         if self._connecting.pop(link_id, None) is None:
             transport.abort()
             return
@@ -140,7 +138,7 @@ class BrokerSockets:
             self._dispatch(BrokerSent(link_id, data))
 
     def lost(self, link_id: int) -> None:
-        """A connection has ended; the node gets an event unless it closed the connection itself."""
+        """The node gets an event unless it closed the connection itself."""
         if self._connected.pop(link_id, None) is not None:
             self._dispatch(BrokerDisconnected(link_id))
 

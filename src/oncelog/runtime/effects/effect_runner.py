@@ -1,7 +1,7 @@
 """Drives a node: carries out its effects, and hands their completions back as events. Alone calls ``Node.handle``.
 
 Three groups of workers, so that none delays another: syncs and cold reads in parallel, jobs (compaction, deletes) one
-at a time, and commits to the coordination tree one at a time, in the order of the effects.
+at a time, and commits to the coordination tree one at a time, in order.
 """
 
 from __future__ import annotations
@@ -74,8 +74,6 @@ def _log_access(effect: AccessLogged) -> None:
 
 
 class EffectRunner:
-    """Carries out the effects of one node on one asyncio loop."""
-
     def __init__(
         self,
         node: Node | RecordedNode,
@@ -164,7 +162,6 @@ class EffectRunner:
             self._fatal(Fatal(traceback.format_exc()))
 
     def backlog_bytes(self, connection_id: int) -> int:
-        """Bytes of a connection's requests that the node keeps undecided."""
         return self._node.backlog_bytes(connection_id)
 
     async def settle(self) -> None:
@@ -188,7 +185,6 @@ class EffectRunner:
             workers.stop()
 
     def _set_alarm(self) -> None:
-        """Arrange for a wake-up at the next deadline or earlier."""
         # An earlier alarm is kept: most deadlines are cancelled long before they come, and resetting the alarm for each
         # would be costly.
         at_ms, alarm_ms = self._node.next_deadline_ms(), self._alarm_ms
@@ -342,8 +338,7 @@ class EffectRunner:
             self.stopped.set_result(None)
 
     def _drain(self, slices: Iterator[None]) -> Exception | None:
-        """Run a job to its end, or, while the broker stops, to the end of a slice; leftovers are removed at the next
-        start."""
+        """Run a job to its end or, while the broker stops, to the end of a slice; the next start removes leftovers."""
         try:
             for _ in slices:
                 if self._ending:

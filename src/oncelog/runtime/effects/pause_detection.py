@@ -21,8 +21,9 @@ def clock_ns() -> int:
 
 
 class PauseWatch:
-    """Checks the clock periodically, and calls ``on_pause`` with the milliseconds since the last check if these
-    exceed half the session time-out: the tree may have heard nothing since, so the session may have ended."""
+    """Checks the clock periodically, and calls ``on_pause`` with the milliseconds since the last check if these exceed
+    half the session time-out: the session may have ended.
+    """
 
     def __init__(
         self,
@@ -49,7 +50,6 @@ class PauseWatch:
             self._handle.cancel()
 
     def check(self) -> None:
-        """Detect a pause that has just ended."""
         # since ==>
         now_ns = self._now_ns()
         since_ns, self._checked_ns = now_ns - self._checked_ns, now_ns

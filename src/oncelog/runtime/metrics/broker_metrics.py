@@ -1,7 +1,6 @@
-"""The metrics of a broker: the node's counters as Prometheus families, read when ``/metrics`` is requested
-(``snapshot``).
+"""The metrics of a broker: the node's counters as Prometheus families, read when ``/metrics`` is requested.
 
-Importing this module imports prometheus-client, which costs 60 ms and 15 MB, so it is imported only to serve metrics.
+Importing this module imports prometheus-client, 60 ms and 15 MB, so only a broker that serves metrics does.
 """
 
 from __future__ import annotations

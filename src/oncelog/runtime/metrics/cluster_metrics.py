@@ -1,7 +1,6 @@
 """Cluster metrics as one broker sees them: replication of what it leads and follows, and the controller's counts.
 
-Only the controller exports counts of the whole cluster, as in Apache Kafka: summed over all brokers they would be
-wrong.
+Only the controller exports counts of the whole cluster, as in Apache Kafka: a sum over all brokers would be wrong.
 """
 
 from __future__ import annotations

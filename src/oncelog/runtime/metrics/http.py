@@ -1,12 +1,12 @@
 """A minimal HTTP server for ``--http HOST:PORT``: ``/metrics`` in Prometheus text and ``/health``, GET only.
 
-It is written over asyncio instead of a web framework, because a broker must start without one. Commands with metrics
-(``cli.support.metrics_server``) use it too.
+Over asyncio, because a broker must start without a web framework. Commands with metrics use it too
+(``cli.support.metrics_server``).
 
-Bounds: one request per connection; ``MOST_A_SECOND`` connections per second, while others wait in the system's queue;
+One request per connection; ``MOST_A_SECOND`` connections per second, while others wait in the system's queue;
 ``MOST_CONNECTIONS`` at a time, beyond which the oldest of the address that has most is closed; a head of
 ``MAX_HEAD_BYTES`` within ``HEAD_TIMEOUT_S``; a response read within ``ANSWER_TIMEOUT_S``. A page is sent piece by
-piece, so that readers share its bytes. The Host header must name this broker: see ``listening.addresses``.
+piece: readers share its bytes. The Host header must name this broker (``listening.addresses``).
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ _TEXT: Final = "text/plain; charset=utf-8"
 
 
 class HttpEndpoint:
-    """Serves pages by path. ``token`` protects all pages except those in ``open_to_all``, which also ignore the Host
-    header; the others must be requested by one of ``names`` (in lower case), None: by any name."""
+    """Serves pages by path. ``token`` protects all but those in ``open_to_all``, which also ignore the Host header; the
+    others must be requested by one of ``names`` (in lower case), None: by any name.
+    """
 
     def __init__(
         self,

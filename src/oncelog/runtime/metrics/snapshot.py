@@ -1,9 +1,9 @@
 """The text of ``/metrics``, shared by all requests at about the same time.
 
-The rule: metrics take at most ``SHARE`` of the time, however often they are requested. Values are read on the loop, a
-few families per turn, since the loop owns the node's state; a thread renders them. A text that took 10 ms of processor
-time is followed by the next after 0.2 s; requests meanwhile wait for that one, so that each gets values read after it
-arrived. If that would take longer than ``PATIENCE_S``, they get the previous text.
+Metrics take at most ``SHARE`` of the time, however often they are requested. Values are read on the loop, which owns
+the node's state, a few families per turn; a thread renders them. After a text that took 10 ms of processor time the
+next follows in 0.2 s; requests meanwhile wait for it, so that each gets values read after it arrived. Beyond
+``PATIENCE_S`` they get the previous text.
 """
 
 from __future__ import annotations
@@ -40,8 +40,6 @@ def text_of(metrics: Sequence[Metric]) -> bytes:
 
 
 class Snapshot:
-    """The text of the metrics that ``collect`` reads and ``render`` formats."""
-
     def __init__(
         self,
         collect: Callable[[], Iterable[Metric]],
@@ -64,7 +62,7 @@ class Snapshot:
         self._next: asyncio.Task[bytes] | None = None
 
     async def text(self) -> bytes:
-        """The text of values read from now on, or the previous one if that would take too long."""
+        """Values read from now on, or the previous text if that would take too long."""
         if self._text is not None and self._due_s - self._now_s() > PATIENCE_S:
             return self._text
         if self._next is None:

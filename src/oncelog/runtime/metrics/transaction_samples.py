@@ -1,6 +1,6 @@
 """Metrics of transactions as Prometheus families: KIP-664's, and those that only this broker has.
 
-Series of single partitions exist only while their last stable offset lags or a transaction is open. ``docs/metrics.md``
+Single partitions have series only while their last stable offset lags or a transaction is open. ``docs/metrics.md``
 compares the names with Apache Kafka's.
 """
 

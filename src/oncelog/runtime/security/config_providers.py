@@ -17,7 +17,7 @@ _ALLOWED_NAMES: Final = "allowlist.pattern"
 
 
 def resolve_references(values: Mapping[str, str]) -> dict[str, str]:
-    """The configuration with every ``${provider:path:key}`` replaced. Raises ConfigError, which contains no value."""
+    """Replaces every ``${provider:path:key}``. Raises ConfigError, which contains no value."""
     return resolve(values, look_up)
 
 

@@ -2,14 +2,14 @@
 ``…jwks.endpoint.refresh.ms``.
 
 Only the configured location is read: redirects, proxies and locations named by tokens are ignored (CVE-2025-27817). A
-failed reading keeps the present keys and is retried after ``…retry.backoff.ms``, doubling each time. A token with an
-unknown key triggers a reading, at most once a minute.
+failed reading keeps the present keys and is retried after ``…retry.backoff.ms``, doubling each time. An unknown key in
+a token triggers a reading, at most once a minute.
 
-A key set is JSON (RFC 7517) with public keys of RSA (2,048 to 8,192 bits) and of the three curves; other keys are
-ignored. A key is used only with the algorithms of its kind, and with the one that it names. A secret (``oct``) is never
-a key, so that no HMAC can be made with a public value. PyJWT reads single keys; its ``PyJWKSet`` would accept secrets
-and private keys, and let an RSA key without an algorithm verify RS256 only. No other module imports PyJWT and
-cryptography (the extra ``oncelog[security]``) for tokens.
+A key set is JSON (RFC 7517) with public keys of RSA (2,048 to 8,192 bits) and of the three curves; others are ignored.
+A key is used only with the algorithms of its kind, and with the one that it names. A secret (``oct``) is never a key,
+so that no HMAC can be made with a public value. PyJWT reads single keys; its ``PyJWKSet`` would accept secrets and
+private keys, and let an RSA key without an algorithm verify RS256 only. Only this module imports PyJWT and cryptography
+(the extra ``oncelog[security]``) for tokens.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _PRIVATE: Final = ("d", "p", "q", "dp", "dq", "qi", "oth", "k")
 
 
 class UnusableKeySet(Exception):
-    """The document is not a key set, or has no usable key; the message says why."""
+    """The document is no key set, or has no usable key; the message says why."""
 
 
 class SecurityExtraMissing(Exception):
@@ -125,7 +125,6 @@ def _is_of_kind(algorithm: str, jwk: dict[str, Any]) -> bool:
 
 
 def signature_algorithms() -> dict[str, Algorithm]:
-    """PyJWT's algorithms, by name. Raises SecurityExtraMissing."""
     try:
         from jwt.algorithms import get_default_algorithms
     except ImportError:
@@ -229,8 +228,9 @@ class OAuthKeys:
         return self._sets
 
     async def start(self) -> str | None:
-        """Read all for the first time; returns None or the reason of a failure. A listener without keys refuses all
-        tokens until they can be read."""
+        """Read all for the first time; returns None or the reason of a failure. A listener without keys refuses tokens
+        until they can be read.
+        """
         for keys in self._sets.values():
             keys.read()
         reasons = [await keys.first for keys in self._sets.values()]

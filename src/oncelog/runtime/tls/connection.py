@@ -7,9 +7,9 @@ State         incoming bytes                                              next
 ``HANDSHAKE`` go to OpenSSL on a worker; reading pauses meanwhile         done → ``OPEN``, failed → ``CLOSED``
 ``OPEN``      are decrypted into the buffer of the connection above       end of either side → ``CLOSED``
 
-OpenSSL's state is created with the first bytes, so that silent peers cost only a socket. While the connection above is
-paused, at most ``BUFFER_SIZE`` bytes wait encrypted. OpenSSL's buffers never shrink, so both directions pass through
-them in pieces of that size.
+OpenSSL's state is created with the first bytes: silent peers cost only a socket. While the connection above is paused,
+at most ``BUFFER_SIZE`` bytes wait encrypted. OpenSSL's buffers never shrink, so bytes pass through them in pieces of
+that size.
 """
 
 from __future__ import annotations
@@ -75,8 +75,6 @@ class Above(Protocol):
 
 
 class TlsState(Enum):
-    """States of a TLS connection; see the table of the module."""
-
     NEW = "new"
     HANDSHAKE = "handshake"
     OPEN = "open"
@@ -232,7 +230,6 @@ class TlsConnection(asyncio.BufferedProtocol):
         return self._credentials.mapping.principal(leaf.subject)
 
     def _fail(self, reason: str) -> None:
-        """Close the connection, after OpenSSL's alert to the peer."""
         if self.state is TlsState.CLOSED:
             return
         self._handshakes.end(self, FAILED)

@@ -1,8 +1,7 @@
 """SSL contexts from a listener's settings: the server's, and the client's for the same listener of other brokers.
 
-Stores come as PEM or PKCS12, in files or inline. PEM is read as Apache Kafka reads it: text between blocks is ignored,
-and line ends may have become blanks in a properties file. JKS, Java's own format, is refused with the command that
-converts it.
+Stores are PEM or PKCS12, in files or inline. PEM is read as by Apache Kafka: text between blocks is ignored, and line
+ends may have become blanks in a properties file. JKS is refused with the command that converts it.
 
 Private keys are not written to disk again where the system has files in memory. TLS 1.3 sessions are not resumed; TLS
 1.2 sessions may be, for at most two hours and only with the contexts they began with.
@@ -138,8 +137,6 @@ _SUITES_OF_1_3: Final = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """A listener's contexts, made from its stores at one time."""
-
     server: ssl.SSLContext
     client: ssl.SSLContext
     not_after_s: int
@@ -147,7 +144,6 @@ class Contexts:
 
 
 def make_contexts(settings: TlsSettings) -> Contexts:
-    """Make a listener's contexts. Raises StoreUnusable."""
     if not settings.key_store.is_given:
         raise StoreUnusable(
             "TLS needs a certificate: set ssl.keystore.type=PEM with ssl.keystore.location, or with ssl.keystore.key "
@@ -169,8 +165,9 @@ def make_contexts(settings: TlsSettings) -> Contexts:
 
 
 def make_client_context(settings: TlsSettings) -> ssl.SSLContext:
-    """Make a context for connections to other servers than brokers, with a client certificate if one is configured.
-    Raises StoreUnusable."""
+    """A context for connections to servers that are not brokers, with a client certificate if configured. Raises
+    StoreUnusable.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _limit(context, settings)
     if settings.key_store.is_given:

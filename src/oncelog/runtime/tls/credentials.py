@@ -1,7 +1,6 @@
-"""A listener's present TLS contexts, remade when its stores or their files change.
+"""A listener's present TLS contexts, remade when its stores or their files (time, size or inode) change.
 
-New handshakes use the new contexts; open connections are kept. An unusable store is logged and changes nothing. A file
-has changed if its time, size or inode has.
+New handshakes use the new contexts; open connections are kept. An unusable store is logged and changes nothing.
 """
 
 from __future__ import annotations
@@ -45,7 +44,8 @@ class Credentials:
 
     def reload(self, *, at_start: bool = False) -> bool:
         """Apply changed stores; True if there were any. May read files and derive keys. ``at_start``: the listener is
-        not open yet, so all settings apply."""
+        not open yet, so all settings apply.
+        """
         try:
             settings = self._read_settings()
             if not at_start:
@@ -86,8 +86,9 @@ class Credentials:
 
 
 class ClientCredentials:
-    """The TLS context for connections to one peer, remade when the files of its stores change. Unusable files are
-    logged and change nothing. Thread-safe."""
+    """The TLS context for connections to one peer, remade when its stores' files change. Unusable files are logged and
+    change nothing. Thread-safe.
+    """
 
     def __init__(self, peer: str, settings: TlsSettings) -> None:
         """``peer`` is its name in the log. Raises StoreUnusable."""

@@ -1,12 +1,10 @@
-"""The TLS handshakes of a broker's listeners: their cryptography runs on workers, and their number and time are
-bounded.
+"""The TLS handshakes of a broker's listeners: workers run their cryptography; their number and time are bounded.
 
-Each handshake has ``oncelog.tls.handshake.timeout.ms``, and at most ``oncelog.tls.handshakes.max`` are in progress.
-Above that:
+Each has ``oncelog.tls.handshake.timeout.ms``, and at most ``oncelog.tls.handshakes.max`` are in progress. Above that:
 
 1. Of the handshakes that wait for their peer, the oldest of the address that has most makes room for a new one.
-2. A handshake that waits for a worker is not its peer's fault, and the oldest is next in turn. So these are limited to
-   a quarter of all; above that, the newest of the address that has most is refused.
+2. A wait for a worker is not the peer's fault, and the oldest is next in turn. So these are limited to a quarter of
+   all; above that, the newest of the address that has most is refused.
 """
 
 from __future__ import annotations
@@ -36,8 +34,6 @@ class Handshaking(Protocol):
 
 
 class Handshakes:
-    """Bounds the handshakes in progress and runs their steps on workers. Used on the loop."""
-
     def __init__(self, loop: asyncio.AbstractEventLoop, *, timeout_s: float, most: int) -> None:
         self._loop = loop
         self._timeout_s = timeout_s

@@ -26,8 +26,6 @@ LOOK_EVERY_S: Final = 1.0
 
 
 class ListenersTls:
-    """The credentials of each TLS listener, and the handshakes of all."""
-
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._config: Callable[[], BrokerConfig] = lambda: settings.config
@@ -87,7 +85,6 @@ class ListenersTls:
             credentials.reload()
 
     def close(self) -> None:
-        """Close the handshakes in progress, and stop checking for changes."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

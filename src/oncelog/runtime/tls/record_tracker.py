@@ -1,7 +1,7 @@
 """Tracks the records of a TLS stream by their headers, to tell how many bytes the record in progress lacks.
 
-OpenSSL consumes a record's first bytes as they come and does not tell how many it has, so the tracker sees every byte
-read from the socket (RFC 8446, 5.1; RFC 5246, 6.2.1).
+OpenSSL consumes a record's first bytes without telling how many it has, so the tracker sees every byte read from the
+socket (RFC 8446, 5.1; RFC 5246, 6.2.1).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Checks a history for anomalies that a transactional log must never show. Knows nothing of brokers.
 
-Each rule yields one line per instance; :func:`check` runs all rules. The first ten are the usual anomalies of
-Kafka-like logs. A transaction or write with an unknown outcome may be visible or not, but only as a whole. Each fault
-belongs to one rule: a committed record that is missing is lost (H1, H2), not torn.
+Each rule yields one line per instance. A transaction or write with an unknown outcome may be visible or not, but only
+as a whole. Each fault belongs to one rule: a committed record that is missing is lost (H1, H2), not torn.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from oncelog.sim.checkers.history_index import HistoryIndex, Incarnation
 
 
 def check(history: History) -> dict[str, list[str]]:
-    """Map each anomaly that occurs (number and name) to its instances."""
     index = HistoryIndex(history)
     instances_by_name = {anomaly: list(rule(index)) for anomaly, rule in ANOMALIES.items()}
     return {anomaly: instances for anomaly, instances in instances_by_name.items() if instances}
@@ -62,7 +60,7 @@ def duplicates(index: HistoryIndex) -> Iterator[str]:
 
 
 def inconsistent_offsets(index: HistoryIndex) -> Iterator[str]:
-    """Several records have the same offset, or a record is not at the offset and partition of its acknowledgement."""
+    """Several records have one offset, or a record is not where it was acknowledged."""
     values: dict[tuple[Incarnation, int], str] = {}
     written, repeatable = index.written, index.repeatable
     for incarnation, offset, value, reader in index.seen:
@@ -84,7 +82,7 @@ def inconsistent_offsets(index: HistoryIndex) -> Iterator[str]:
 
 
 def aborted_reads(index: HistoryIndex) -> Iterator[str]:
-    """A read_committed reader got a record of an aborted transaction, or any reader got a refused record."""
+    """A read_committed reader got an aborted record, or any reader a refused one."""
     aborted = {
         value: name
         for value, (write, name, transaction) in index.written.items()
@@ -114,7 +112,7 @@ def torn_transactions(index: HistoryIndex) -> Iterator[str]:
 
 
 def uncommitted_reads(index: HistoryIndex) -> Iterator[str]:
-    """A read_committed reader, perhaps the writer itself, got a record before its commit was requested."""
+    """A read_committed reader, perhaps the writer, got a record before its commit was requested."""
     transactions = {
         write.value: transaction
         for transaction in index.history.transactions
@@ -205,7 +203,7 @@ def prepared_transactions_lost(index: HistoryIndex) -> Iterator[str]:
 
 
 def log_starts_moved(index: HistoryIndex) -> Iterator[str]:
-    """A log starts at an offset that neither DeleteRecords nor retention explains, or shows records below its start."""
+    """A log starts where neither DeleteRecords nor retention explains, or shows records below its start."""
     requested: dict[TopicPartition, int] = {}
     confirmed: dict[TopicPartition, int] = {}
     for partition, before, acknowledged in index.history.trims:

@@ -1,7 +1,7 @@
 """A1 to A3, A6 and A7: verdicts on open transactions, and their ends, agree with the injected hangs.
 
-Only injected transactions hang: others are live, prepared or completing. The injectors tell the truth, the tool its
-verdicts, and the audit log the transactions that the broker has ended.
+Only injected transactions hang. The injectors tell the truth, the tool its verdicts, the audit log what the broker has
+ended.
 """
 
 from __future__ import annotations
@@ -60,8 +60,7 @@ def verdicts_at_rest(
 ) -> Iterator[str]:
     """A2, A3 and A7, once clients have stopped and coordinators have ended all they can: every verdict is right.
 
-    ``now_ms``: the time of the scan. ``broker_ends_orphans``: the broker ends hanging transactions itself, and had the
-    time.
+    ``now_ms``: of the scan. ``broker_ends_orphans``: the broker ends hanging transactions, and had the time.
     """
     transactions = list(transactions)
     yield from false_hanging_verdicts(transactions, truth)

@@ -1,7 +1,7 @@
 """Histories: writes, polls and commits as clients saw them, and the records of a final drain.
 
-Values are unique in a history, and every write is in it. Times are integers of one clock shared by all clients: virtual
-milliseconds in the simulator, monotonic nanoseconds with real processes.
+Every write is in it, with a unique value. Times are integers of one clock of all clients: virtual milliseconds in the
+simulator, monotonic nanoseconds with real processes.
 """
 
 from __future__ import annotations

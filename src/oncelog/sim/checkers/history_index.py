@@ -1,7 +1,7 @@
 """An index of a history for the rules: each view is computed once, so that a check is linear in the records.
 
-It alone decides which records may be missing: those of a topic that was deleted after they were sent, those below the
-log start, and those superseded by a later value of the key on a compacted topic.
+It alone decides which records may be missing: those of a topic deleted after they were sent, below the log start, or
+superseded by a later value of the key on a compacted topic.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ Incarnation = tuple[TopicPartition, TopicId]
 
 
 class HistoryIndex:
-    """A history with its writes by value, its reads by consumer, and its missing records."""
-
     def __init__(self, history: History) -> None:
         self.history = history
 
@@ -40,7 +38,7 @@ class HistoryIndex:
 
     @cached_property
     def repeatable(self) -> set[str]:
-        """Values of producers without idempotence: they may occur several times."""
+        """Values of producers without idempotence."""
         return {write.value for stream in self.history.streams if not stream.idempotent for write in stream.writes}
 
     @cached_property

@@ -1,7 +1,6 @@
 """L1 to L5: within a bound after the last fault, everything makes progress again.
 
-:class:`EndState` is the cluster's state over the wire at the end of that bound: offsets of every partition, states of
-transactions and groups, each client's last progress, and the requests without a response.
+:class:`EndState` is the state over the wire at the end of that bound.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ def unstable_groups(end_state: EndState) -> Iterator[str]:
 
 
 def unanswered_requests(end_state: EndState) -> Iterator[str]:
-    """A request on an open connection from before the end of the faults has no response."""
+    """A request from before the end of the faults, on an open connection, has no response."""
     for connection, request, requested_at_ms in end_state.waiting:
         yield f"{request} of {connection}, asked at {requested_at_ms}"
 
@@ -104,6 +103,5 @@ LIVENESS: Final[Mapping[str, Callable[[EndState], Iterator[str]]]] = {
 
 
 def check_liveness(end_state: EndState) -> dict[str, list[str]]:
-    """Map each violated rule (number and name) to its instances."""
     instances_by_name = {name: list(rule(end_state)) for name, rule in LIVENESS.items()}
     return {name: instances for name, instances in instances_by_name.items() if instances}

@@ -1,6 +1,4 @@
-"""Faults of whole brokers and of their connections: all brokers stopped, at once or in turn; or one frozen past its
-session, cut off, slow to copy, late to learn of changes, or without its disk.
-"""
+"""Faults of whole brokers and of their connections."""
 
 from __future__ import annotations
 

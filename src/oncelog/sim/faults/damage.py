@@ -1,9 +1,9 @@
 """Disk faults that other replicas make up for: bit flips, a disk that fails for good, power cuts without syncs.
 
-A bit flips in the records of one batch, which its checksum covers. Two faults make the broker read it: a restart after
-a kill, which reads the segment of the recovery point; and a follower that has yet to copy the batch. Without a reader,
-damage goes unnoticed, as in Apache Kafka: such bits are repaired at the end of the plan. A flip above the recovery
-point of a broker that dies before it notices is repaired, too: at the start the batch would count as torn.
+A bit flips in a batch's records, which the checksum covers, where the broker will read it: in the segment of the
+recovery point, before a restart; or in a batch that a follower has yet to copy. Unread damage goes unnoticed, as in
+Apache Kafka, and is repaired at the end of the plan; so is a flip above the recovery point of a broker that dies before
+it notices, as the start would take the batch for torn.
 """
 
 from __future__ import annotations

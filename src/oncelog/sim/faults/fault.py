@@ -58,7 +58,6 @@ def take_down(broker: BrokerHost, end: Callable[[BrokerHost], None] = BrokerHost
 
 
 async def down_for(world: World, fault: Fault, end: Callable[[BrokerHost], None]) -> None:
-    """Stop the fault's broker for the span."""
     broker = broker_of(world, fault)
     if take_down(broker, end):
         await span(fault)
@@ -77,7 +76,6 @@ def cut_off(world: World, pairs: Sequence[HostPair]) -> Iterator[None]:
 
 
 async def cut(world: World, fault: Fault, *pairs: HostPair) -> None:
-    """Block traffic from the first to the second host of each pair, for the span."""
     with cut_off(world, pairs):
         await span(fault)
 

@@ -1,7 +1,4 @@
-"""A fault that delays a follower's fetch until its leader has been replaced and elected again.
-
-It runs by name only: seeds do not draw it.
-"""
+"""A fault that delays a follower's fetch until its leader was replaced and elected again. It runs by name only."""
 
 from __future__ import annotations
 
@@ -29,14 +26,13 @@ _NO_COPY_MS: Final = 1_000
 
 
 class _Roles(NamedTuple):
-    """The roles of brokers: the preferred replica, the leader in its place, and the follower of both."""
+    """The preferred replica, the leader in its place, and the follower of both."""
 
     preferred: BrokerHost
     leader: BrokerHost
     follower: BrokerHost
 
     def match(self, image: PartitionImage) -> bool:
-        """True if a partition's replicas are these three, all in sync, with this leader."""
         ids = [broker.broker_id for broker in self]
         return image.replicas[0] == ids[0] and image.leader == ids[1] and set(image.isr) == set(ids)
 
@@ -44,10 +40,10 @@ class _Roles(NamedTuple):
 async def _held_fetch(world: World, fault: Fault) -> None:
     """A fetch reaches a leader from before two elections (KAFKA-6880).
 
-    The follower's fetch to the leader is held back, and so are the leader's messages to the preferred replica. The
-    preferred replica is elected: the follower truncates, the leader, which learns nothing, does not. The preferred
-    replica dies, and the leader leads again. Now it gets the old fetch, for an offset that the follower no longer
-    reaches. The response is held back, so that the follower copies nothing for a moment.
+    The follower's fetch is held, and the leader's messages to the preferred replica. Its election follows: the follower
+    truncates, the leader, which learns nothing, does not. The preferred replica dies, and the leader leads again and
+    gets the old fetch, for an offset that the follower no longer reaches. The response is held, so that the follower
+    copies nothing for a moment.
     """
     preferred = broker_of(world, fault)
     others = other_brokers(world, preferred)

@@ -1,8 +1,8 @@
 """Plans of faults: drawn by seed (swarm testing), read and written as text, carried out, and repaired.
 
-A plan is a list of faults in virtual time. Each fault breaks something and repairs it after its span; at the end of the
-plan :func:`heal` repairs everything. A seed also draws the kinds that it uses, so that rare combinations get whole
-runs. A plan consists of values only: it can be printed, shortened and run again.
+Each fault breaks something and repairs it after its span; at the end of the plan :func:`heal` repairs everything. A
+seed draws the kinds that it uses, so that rare combinations get whole runs. A plan is a value: it can be printed,
+shortened and run again.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def draw_plan_of(entropy: random.Random, length_ms: int, kinds: Sequence[str], f
 
 
 async def carry_out(world: World, plan: Sequence[Fault]) -> None:
-    """Start each fault at its time. Faults may overlap, and end when this is cancelled."""
+    """Start each fault at its time. They may overlap, and end when this is cancelled."""
     running = []
     try:
         for fault in sorted(plan):
@@ -132,7 +132,6 @@ async def _run(kind: Kind, world: World, fault: Fault) -> None:
 
 
 def heal(world: World) -> None:
-    """Repair everything: the network, the disks, and every broker that is down."""
     world.network.heal_all()
     mend_unread(world)
     for broker in world.brokers:

@@ -1,7 +1,5 @@
 """Faults timed for the moments when replication is weakest: a replica joins, a leader is ahead of all others, or
-markers are on their way.
-
-Chance rarely hits these moments: an in-sync set grows, and its leader learns of it, within milliseconds.
+markers are on their way. They last milliseconds: chance rarely hits them.
 """
 
 from __future__ import annotations
@@ -101,7 +99,7 @@ async def _returns_ahead(world: World, fault: Fault) -> None:
 
 
 async def _cut_off_and_stop(world: World, fault: Fault, end: Callable[[BrokerHost], None]) -> BrokerHost | None:
-    """Cut a broker off from the others, stop it, and end the cut. Returns None if another fault holds it."""
+    """Cut a broker off, stop it, and end the cut. None if another fault holds it."""
     broker = broker_of(world, fault)
     if broker.stays_down or not broker.is_up:
         return None
@@ -119,8 +117,8 @@ async def _cut_off_and_stop(world: World, fault: Fault, end: Callable[[BrokerHos
 async def _killed_in_turn(world: World, fault: Fault) -> None:
     """Two leaders die in turn, so that a follower misses a whole leader epoch (KIP-279).
 
-    The first leader dies while one follower lags. The follower leads for a moment, and dies before the
-    others have copied its records. The next leader does not know that epoch, and has less of the epoch before.
+    The first dies while one follower lags. The follower leads for a moment, and dies before the others have copied its
+    records. The next leader does not know that epoch, and has less of the epoch before.
     """
     first = broker_of(world, fault)
     others = other_brokers(world, first)
@@ -204,7 +202,7 @@ async def _killed_before_marker(world: World, fault: Fault) -> None:
 
 
 async def _kill_for_span(world: World, fault: Fault) -> BrokerHost | None:
-    """Kill a broker for the span. Returns None if another fault holds it."""
+    """None if another fault holds the broker."""
     broker = broker_of(world, fault)
     if not take_down(broker):
         return None

@@ -8,9 +8,8 @@ from oncelog.sim.faults.fault import Fault
 
 
 def minimise(plan: Sequence[Fault], fails: Callable[[Sequence[Fault]], bool]) -> list[Fault]:
-    """The shortest failing plan found: each of its faults is needed, and spans are halved.
-
-    ``fails`` runs a plan. It must fail for the given one.
+    """The shortest failing plan found: each fault is needed, and spans are halved. ``fails`` runs a plan; it must fail
+    for the given one.
     """
     shortest = _remove_faults(list(plan), fails)
     for index, fault in enumerate(shortest):

@@ -1,9 +1,9 @@
 """Runs one seed: a world, workloads, a plan of faults, a time to recover, and all checkers.
 
-Safety phase: workloads run during the faults, and no rule may ever be violated. Liveness phase: everything is repaired.
-While workloads continue for a while, every request must be answered; then every program must end within
-:data:`LIVENESS_S` of virtual time, and no transaction may stay open. At the end all topics are drained, the brokers are
-shut down, and history, wire and disks are checked. A run stops at its first violation.
+Safety phase: workloads run during the faults. Liveness phase: everything is repaired; while workloads continue for a
+while, every request must be answered, then every program must end within :data:`LIVENESS_S` of virtual time, and no
+transaction may stay open. At the end all topics are drained, the brokers shut down, and history, wire and disks
+checked. A run stops at its first violation.
 """
 
 from __future__ import annotations
@@ -86,10 +86,8 @@ def simulate(
     brokers: int | None = 1,
     kinds: Sequence[str] = (),
 ) -> SeedResult:
-    """Run one seed.
-
-    ``plan`` replaces the drawn faults, ``kinds`` the kinds of faults to draw from. ``brokers``: more than one is a
-    cluster; None: the seed draws the number.
+    """Run one seed. ``plan`` replaces the drawn faults, ``kinds`` the kinds to draw from. ``brokers``: more than one is
+    a cluster; None: the seed draws the number.
     """
     if brokers == 1:
         scenario = draw_scenario(seed, safety_s * 1000, plan, kinds=kinds)
@@ -350,7 +348,6 @@ class Simulation:
         )
 
     def _check_reports(self) -> None:
-        """S1 to S6: no client and no request fails with an exception, and no broker stops without a reason."""
         if self.recorder.violations:
             _violated(self.recorder.violations[0])
         if self.world.loop.failures:

@@ -1,8 +1,4 @@
-"""Connections of a simulated broker's process: from clients, and to other brokers.
-
-An accepted connection splits bytes into frames, holds them while it is paused, and queues responses. An outbound link
-delivers bytes to the process as events.
-"""
+"""Connections of a simulated broker's process: from clients, and to other brokers."""
 
 from __future__ import annotations
 
@@ -37,8 +33,6 @@ class FrameHandler(Protocol):
 
 
 class ServerConnection:
-    """A connection on the broker's side."""
-
     __slots__ = ("_backlog", "_handler", "_paused", "_splitter", "connection", "queue")
 
     def __init__(self, handler: FrameHandler, connection: Connection, limit: FrameLimit) -> None:
@@ -123,7 +117,7 @@ class OutboundLink:
 
 
 class OutboundLinks:
-    """The outbound connections of one process, by link id. ``host``: the name of its machine."""
+    """The outbound connections of one process, by link id."""
 
     def __init__(self, network: Network, host: str, dispatch: Dispatch) -> None:
         self._network = network

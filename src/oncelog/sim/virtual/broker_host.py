@@ -1,7 +1,7 @@
 """A simulated machine with a broker: how its process and the machine die, and start again.
 
-A dead process leaves its page cache (:meth:`BrokerHost.kill`). A machine without power may lose all that was not synced
-(:meth:`BrokerHost.lose_power`). Files may also raise PowerLost or ProcessKilled within an event.
+A dead process leaves its page cache. A machine without power may lose all that was not synced. Files may also raise
+PowerLost or ProcessKilled within an event.
 """
 
 from __future__ import annotations
@@ -32,9 +32,7 @@ FIRST_BROKER: Final = 1
 
 
 class BrokerHost:
-    """A machine with a broker that dies and restarts. ``config``: Kafka's keys. Disk, clock, latencies and random
-    stream are its own.
-    """
+    """A machine with a broker that dies and restarts. ``config``: Kafka's keys."""
 
     def __init__(
         self,
@@ -220,16 +218,14 @@ class BrokerHost:
         self.records.response_trigger = ResponseTrigger(api_key, killed)
 
     def call_at_response(self, api_key: int, answered: Callable[[], object]) -> None:
-        """Call ``answered`` when the next response to this API leaves."""
         self.records.response_trigger = ResponseTrigger(api_key, answered, only_calls=True)
 
     def lose_power(self) -> None:
-        """Stop the machine: unsynced bytes may be lost or torn."""
         self.kernel.trace(f"broker {self.broker_id} lost power")
         self._process_gone(silent=True)
 
     def lose_disk(self) -> None:
-        """Replace the disk by an empty one. The process must be down."""
+        """The process must be down."""
         assert self._process is None
         self.kernel.trace(f"broker {self.broker_id} lost its disk")
         self.machine.files = MemoryFiles(now_ms=self.machine.now_ms)

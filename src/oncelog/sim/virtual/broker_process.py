@@ -1,7 +1,7 @@
 """One life of a simulated broker process: passes events to ``Node.handle`` and executes the effects.
 
 It does the work of ``runtime``, each effect in its own virtual time. A process may also die within an event.
-Completions are bound to their process, so nothing of a dead process happens later.
+Completions are bound to their process: nothing of a dead one happens later.
 """
 
 from __future__ import annotations
@@ -182,7 +182,6 @@ class BrokerProcess:
         self.dispatch(DeadlineReached())
 
     def carry_out(self, effects: list[Effect]) -> None:
-        """Execute effects in order, until one of them ends the process."""
         for effect in effects:
             if not self.alive:
                 return

@@ -1,6 +1,6 @@
 """Observers of a simulated broker over all its lives: its records, a network tap, and a kill at a response.
 
-A kill at a response happens when the response leaves: it arrives, but nothing that the broker would do next happens.
+A response at which the broker is killed arrives, but nothing that the broker would do next happens.
 """
 
 from __future__ import annotations
@@ -50,10 +50,6 @@ class KilledAtAnswer(ProcessKilled):
 
 
 class ResponseTrigger:
-    """A trigger for one response to ``api_key``: kills the process and calls ``killed``. With ``only_calls`` it
-    only calls.
-    """
-
     def __init__(self, api_key: int, killed: Callable[[], object], *, only_calls: bool = False) -> None:
         self.api_key = api_key
         self.only_calls = only_calls
@@ -67,7 +63,6 @@ class ResponseTrigger:
             self._requests.add((connection, correlation_id))
 
     def is_triggered_by(self, connection: int, data: bytes) -> bool:
-        """True if the departing bytes include a response to a matching request."""
         return any((connection, correlation_id) in self._requests for correlation_id in _correlation_ids(data))
 
 

@@ -16,9 +16,8 @@ _ZEROED: Final = 3
 
 
 class PowerLost(BaseException):
-    """The machine stopped in the middle of an operation; only ``MemoryFiles.crash`` may follow.
-
-    It is a BaseException so that error handlers do not catch it.
+    """The machine stopped in the middle of an operation; only ``MemoryFiles.crash`` may follow. A BaseException, so
+    that error handlers do not catch it.
     """
 
 
@@ -85,8 +84,6 @@ class Disk(Protocol):
 
 
 class MemoryFile:
-    """An open file of :class:`oncelog.sim.virtual.files.MemoryFiles`."""
-
     __slots__ = ("_disk", "_generation", "_node")
 
     def __init__(self, disk: Disk, node: FileNode) -> None:

@@ -1,9 +1,8 @@
 """Files in memory that track syncs: the ``Files`` port for tests and the simulator.
 
-Unsynced changes may be lost. :meth:`MemoryFiles.crash` keeps everything made durable by ``sync`` and ``sync_directory``
-and, by seed, part of the rest: appended bytes may be cut anywhere or become zeros, a truncation may be undone, and
-directory changes survive up to some point, in order (as on a journalling file system). Handles from before a crash are
-dead.
+:meth:`MemoryFiles.crash` keeps what ``sync`` and ``sync_directory`` made durable and, by seed, part of the rest:
+appended bytes may be cut anywhere or become zeros, a truncation may be undone, and directory changes survive up to some
+point, in order (as on a journalling file system). Handles from before are dead.
 """
 
 from __future__ import annotations
@@ -119,7 +118,6 @@ class MemoryFiles:
                 return
 
     def crash(self, seed: int) -> None:
-        """Lose power: keep durable bytes and, by seed, part of the rest."""
         entropy = random.Random(seed)
         self._make_durable(entropy.randint(0, len(self._journal)))
         self._journal.clear()
@@ -135,7 +133,6 @@ class MemoryFiles:
         self.generation += 1
 
     def flip_bit(self, path: str, bit: int) -> None:
-        """Flip one bit of a file, like a bad disk: durably, if that byte is durable."""
         node = self._node(path)
         node.data[bit // 8] ^= 1 << (bit % 8)
         if bit // 8 < len(node.durable):
@@ -177,7 +174,6 @@ class MemoryFiles:
         return bytes(self._node(path).data)
 
     def fail_syncs(self, count: int = 1, code: int = errno.EIO) -> None:
-        """Let the next ``count`` syncs fail with error ``code``."""
         self._failing_syncs, self._sync_error = count, code
 
     def lose_power_after(self, changes: int, *, only_process: bool = False) -> None:

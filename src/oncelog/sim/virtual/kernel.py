@@ -1,8 +1,8 @@
 """Virtual time: one heap of future calls, one seed behind every choice, and one digest of everything that happened.
 
-Everything happens through :meth:`Kernel.at` and :meth:`Kernel.soon`; calls due at the same time run in the order they
-were scheduled. Randomness comes from :meth:`Kernel.entropy`, one stream per purpose, so that an additional draw in one
-place does not change the others. The same seed gives the same trace, byte for byte, for any PYTHONHASHSEED.
+Everything happens through :meth:`Kernel.at` and :meth:`Kernel.soon`; calls due at the same time run in the order of
+scheduling. :meth:`Kernel.entropy` has one random stream per purpose: an additional draw in one place does not change
+the others. The same seed gives the same trace, byte for byte, for any PYTHONHASHSEED.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ScheduledCall:
 
 
 class Kernel:
-    """The queue of future calls in virtual time. Times are microseconds since the start of the simulation."""
+    """Times are microseconds since the start of the simulation."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -107,7 +107,7 @@ class Kernel:
         return self.at(self.now_us + delay_us, callback, *arguments)
 
     def step(self) -> bool:
-        """Make the next call. Returns False without one."""
+        """False without a call."""
         soon = self._soon
         if soon:
             call = soon.popleft()
@@ -133,7 +133,7 @@ class Kernel:
         return True
 
     def run_soon(self) -> bool:
-        """Make the calls that are due now, without advancing time. Returns True if there were any."""
+        """Make the calls due now, without advancing time. True if there were any."""
         ran = bool(self._soon)
         for _ in range(len(self._soon)):
             self._soon.popleft().happen()

@@ -1,8 +1,7 @@
 """An asyncio event loop in virtual time: production clients run on it unchanged, thousands of times faster.
 
-It has tasks, futures, timers, connections through the simulated network, and an executor that computes between two
-events. On purpose it has no real sockets, threads, subprocesses or signals: they raise NotImplementedError, since they
-are not deterministic.
+Connections go through the simulated network; an executor computes between two events. Real sockets, threads,
+subprocesses and signals raise NotImplementedError, since they are not deterministic.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def _interrupted_between_calls(kernel: Kernel) -> Iterator[None]:
 
 
 class SimulatedLoop(asyncio.AbstractEventLoop):
-    """An event loop in virtual time. ``network`` implements ``create_connection``."""
+    """``network`` implements ``create_connection``."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel

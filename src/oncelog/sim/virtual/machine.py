@@ -1,7 +1,6 @@
 """A simulated machine: its disk, clock, latencies and random stream.
 
-It outlives the processes that run on it. Each machine has its own streams, so that a fault on one broker does not
-change the draws of the others.
+It outlives its processes. Each machine has its own streams: a fault on one does not change the draws of the others.
 """
 
 from __future__ import annotations
@@ -58,8 +57,6 @@ class Flip:
 
 
 class Machine:
-    """Disk, clock, latencies and random stream of one machine. ``name``: its host in the network."""
-
     def __init__(self, kernel: Kernel, name: str, entropy: random.Random, latencies: Latencies) -> None:
         self.kernel = kernel
         self.name = name

@@ -1,7 +1,7 @@
 """A broker process's accesses to the coordination tree: the node's metadata effects, one after another.
 
-An access is sent when the tree has executed the previous one, or that one was given up. ``tree_session`` simulates the
-path; this module turns the outcome into the node's event.
+An access is sent when the tree has executed the previous one, or that was given up. ``tree_session`` simulates the
+path.
 """
 
 from __future__ import annotations

@@ -1,17 +1,16 @@
 """The coordination tree as a host, and brokers' sessions with it over a path that may be cut.
 
-The path between a broker's machine and the tree has two directions (``Network.cut``). It carries requests (commits,
-queries for the outcome of a commit, loads), heartbeats, responses and committed changes, each direction in order. It
-follows the rules of ZooKeeper:
+The path between a broker's machine and the tree has two directions (``Network.cut``). It carries requests, heartbeats,
+responses and committed changes, each direction in order, by ZooKeeper's rules:
 
-1. A session expires when the tree has not heard from it for its timeout, in virtual time at the tree, whatever the
-   machine's clock says. Its ephemeral nodes vanish then, while the broker may believe in the session for long.
+1. A session, with its ephemeral nodes, expires when the tree has not heard from it for its timeout, in virtual time,
+   whatever the machine's clock says. The broker may believe in it for long.
 2. The broker learns of the expiry from the next response that reaches it, not before.
 3. A broker without a response from one heartbeat to the next (a third of the timeout) reconnects. A request without a
-   response by then has an unknown outcome: done with a lost response, or not done.
+   response by then has an unknown outcome.
 4. Once the tree has answered on a new connection, requests of older ones have no effect. Until then they may.
-5. A broker that has learnt of the expiry requests a new session, which replaces the old one. If the response is lost,
-   it requests again: the tree ends the session that the broker never learnt of and begins another.
+5. A broker that has learnt of the expiry requests a new session. If the response is lost, it requests again: the tree
+   ends the session that the broker never learnt of and begins another.
 
 A session without a timeout (None) sends no heartbeats and never expires: that of a single broker.
 """
@@ -80,14 +79,13 @@ class TreeHost:
         self.outlives_processes = False
 
     def open_session(self, machine: Machine) -> TreeSession:
-        """Open a session for a process that starts on a machine. Raises TreeUnreachable."""
         if self.network.is_cut((machine.name, TREE)) or self.network.is_cut((TREE, machine.name)):
             raise TreeUnreachable(f"{machine.name} cannot reach the coordination tree")
         return TreeSession(self, machine, self.tree.session(), self.timeout_ms)
 
 
 class _Pipe:
-    """One direction of a path: calls arrive in order; a cut holds them back."""
+    """One direction of a path, in order; a cut holds calls back."""
 
     def __init__(self, kernel: Kernel, network: Cuts, pair: HostPair) -> None:
         self._kernel = kernel
@@ -98,7 +96,6 @@ class _Pipe:
         self._held: deque[Callable[[], None]] = deque()
 
     def send(self, delay_us: int, call: Callable[[], None]) -> None:
-        """Make the call after a delay, but after all earlier ones."""
         self._last_us = max(self._last_us, self._kernel.now_us + delay_us)
         if not self._in_flight and self._last_us == self._kernel.now_us:
             self._arrive(call)
@@ -126,8 +123,6 @@ class _Pipe:
 
 
 class TreeSession:
-    """A broker's session: the broker's end and the tree's."""
-
     def __init__(self, host: TreeHost, machine: Machine, reads: MemorySession, timeout_ms: int | None) -> None:
         # Reads the tree at once: for a starting process, which may wait.
         self.reads = reads
@@ -163,10 +158,8 @@ class TreeSession:
             self._kernel.after(self.timeout_us // HEARTBEATS, self._heartbeat)
 
     def ask(self, access: Callable[[], T], answered: Callable[[T | NoAnswer], None], *, renews: bool = False) -> None:
-        """Send a request: ``access`` is called at the tree, and ``answered`` once, later, with its result or NoAnswer.
-
-        A dead process gets no call. ``renews``: the request first begins a new session; ``access`` does so with
-        ``reads``.
+        """Send a request: ``access`` is called at the tree, and ``answered`` once, later, with its result or NoAnswer;
+        not if the process is dead. ``renews``: first begin a new session; ``access`` does so with ``reads``.
         """
         if self.lost and not renews:
             self._kernel.soon(answered, NoAnswer.SESSION_LOST)
@@ -187,7 +180,7 @@ class TreeSession:
         self.reads.follow(after, committed)
 
     def close(self) -> None:
-        """The process is gone: the session ends at once, without further callbacks."""
+        """The session ends at once, without further callbacks."""
         self._closed = True
         self._pending.clear()
         self._end_at_tree()

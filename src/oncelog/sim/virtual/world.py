@@ -1,9 +1,9 @@
 """A simulated world: brokers, client hosts, the network and the tree, in one virtual time.
 
 N brokers have ids 1 to N, each on its own machine. A client host runs ordinary asyncio code. Killing it is ``kill -9``:
-it sends and receives nothing more, bytes already sent may still arrive, and brokers notice only if the network tells
-them. ``supervise`` restarts a program whenever it dies, under a new host name, like an operator. A program may also run
-on a broker's machine (``on_broker``): it is part of that process and dies with it.
+bytes already sent may still arrive, and brokers notice only if the network tells them. ``supervise`` restarts a dead
+program under a new host name, like an operator. A program may run within a broker's process (``on_broker``), and dies
+with it.
 """
 
 from __future__ import annotations
@@ -104,8 +104,6 @@ Program = Callable[[ClientHost], Awaitable[None]]
 
 
 class World:
-    """The brokers, client hosts, network and tree of one simulation."""
-
     def __init__(
         self,
         seed: int,
@@ -154,7 +152,6 @@ class World:
         return self.loop.run(main, None if until_s is None else int(until_s * 1_000_000))
 
     async def on_host(self, name: str, program: Callable[[ClientHost], Awaitable[T]]) -> T:
-        """Run a program on a new host to its end. Raises its exception, or CancelledError when the host is killed."""
         host = self.hosts[name] = ClientHost(self, name)
         context = copy_context()
         context.run(CURRENT_HOST.set, name)
@@ -164,9 +161,6 @@ class World:
             self.hosts.pop(name, None)
 
     async def on_broker(self, broker: BrokerHost, program: Callable[[ClientHost], Awaitable[T]]) -> T:
-        """Run a program within a running broker's process to its end. Raises its exception, or CancelledError when the
-        process dies.
-        """
         assert broker.is_up
         host = self._on_brokers.get(broker.name)
         if host is None:

@@ -1,8 +1,8 @@
 """Administrators among live transactions: they list and describe them, and send markers that the brokers must refuse.
 
-A marker with a start offset (KIP-664's abort, made conditional) names one transaction on one partition. Brokers must
-refuse it if that transaction has ended, if its producer id, epoch or offset differs, if the transaction is a prepared
-two-phase one, or if the marker commits. A marker that took effect would show as a torn transaction (H6).
+A marker with a start offset (KIP-664's abort, made conditional) must be refused if the transaction has ended, its
+producer id, epoch or offset differs, it is a prepared two-phase one, or the marker commits. One that took effect would
+show as a torn transaction (H6).
 """
 
 from __future__ import annotations
@@ -58,8 +58,6 @@ class Administrators(Workload):
 
 
 class _Administrator(WorkloadProgram[Administrators]):
-    """Scans transactions, and tries to end some that its markers must not end."""
-
     def __init__(self, context: WorkloadContext, workload: Administrators, name: str) -> None:
         super().__init__(context, workload, name)
         self.partitions = [partition for topic in workload.topics() for partition in topic.topic_partitions]
@@ -111,7 +109,7 @@ class _Administrator(WorkloadProgram[Administrators]):
 
     async def abort_wrongly(self, client: AsyncClient, partition: TopicPartition, state: ProducerState) -> None:
         """Send an abort that names an open transaction almost correctly, then a commit that names it correctly. For a
-        two-phase transaction, sometimes send a correctly named abort instead.
+        two-phase transaction, sometimes a correctly named abort.
         """
         start, epoch = state.current_txn_start_offset, state.producer_epoch
         if partition.topic in self.two_phase and self.entropy.random() < 0.5:

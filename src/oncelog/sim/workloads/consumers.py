@@ -70,8 +70,6 @@ class Consumers(Workload):
 
 
 class _Member(WorkloadProgram[Consumers]):
-    """Joins for a while, reads, leaves or dies, and joins again."""
-
     def __init__(self, context: WorkloadContext, workload: Consumers, name: str) -> None:
         super().__init__(context, workload, name)
         self.settings = replace(MEMBER, instance_id=name if workload.static else None)
@@ -117,8 +115,6 @@ class _Member(WorkloadProgram[Consumers]):
 
 
 class _Loner(WorkloadProgram[Consumers]):
-    """Reads from the start or elsewhere, and seeks now and then."""
-
     async def __call__(self, host: ClientHost) -> None:
         work, entropy = self.workload, self.entropy
         read_committed = entropy.random() < 0.5

@@ -1,8 +1,7 @@
 """Consume, transform, produce: copies every record of one topic exactly once into another, despite crashes (KIP-447).
 
-Copiers are members of one group, each with its own transactional id, and the group's generation fences zombies. Or each
-transactional id has fixed partitions, and its epoch fences. The value of a copy names its source record, so that the
-history can check that it was copied once (H19).
+Copiers are members of one group, whose generation fences zombies, each with its own transactional id. Or each id has
+fixed partitions, and its epoch fences. The value of a copy names its source record, for H19.
 """
 
 from __future__ import annotations
@@ -85,8 +84,6 @@ class Copiers(Workload):
 
 
 class _Copies(WorkloadProgram[Copiers]):
-    """Base of both kinds of copiers: one transaction per poll."""
-
     def __init__(self, context: WorkloadContext, workload: Copiers, name: str, index: int) -> None:
         super().__init__(context, workload, name)
         self.index = index
@@ -174,7 +171,7 @@ class _MemberCopies(_Copies):
 
 
 class _AssignedCopies(_Copies):
-    """Copies every ``copiers``-th partition. A fenced copier waits a while and takes over again."""
+    """Copies every ``copiers``-th partition. A fenced copier takes over again later."""
 
     async def __call__(self, host: ClientHost) -> None:
         try:

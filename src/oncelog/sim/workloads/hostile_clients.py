@@ -74,8 +74,6 @@ class HostileClients(Workload):
 
 
 class _Attacker(WorkloadProgram[HostileClients]):
-    """Sends almost right requests in the name of others."""
-
     def __init__(self, context: WorkloadContext, workload: HostileClients, name: str) -> None:
         super().__init__(context, workload, name)
         self.attacks = (
@@ -125,7 +123,7 @@ class _Attacker(WorkloadProgram[HostileClients]):
                 self.context.expect(f"EndTxn of epoch {epoch}, {victim.producer_epoch} is current", code, FENCED)
 
     async def _end(self, link: AsyncLink, victim: TransactionState, producer_id: int, epoch: int) -> int:
-        """Send EndTxn for the victim's transactional id, a random commit or abort. Returns the error code."""
+        """Send a random EndTxn for the victim's transactional id. Returns the error code."""
         request = EndTxnRequest(
             transactional_id=victim.transactional_id,
             producer_id=producer_id,
@@ -278,7 +276,7 @@ class _Late(WorkloadProgram[HostileClients]):
             self.record(f"{host.name}@{now}+", host, write, outcome, ending_at)
 
     async def produce(self, value: str) -> int:
-        """Send one record of the open transaction. Returns the error code."""
+        """Returns the error code."""
         answer = await produce(
             self.client, self.to_leader, self.partition, self.name, self.producer_id, self.epoch, value.encode()
         )

@@ -93,8 +93,6 @@ class _Trimming(WorkloadProgram[LogCleanup]):
 
 
 class _Reading(ReadingProgram[LogCleanup]):
-    """Reads, and starts over when its offset is gone, or after a while."""
-
     async def __call__(self, host: ClientHost) -> None:
         read_committed = self.entropy.random() < 0.5
         fetch = FetchSettings(max_wait_ms=POLL_MS, read_committed=read_committed, partition_max_bytes=3_000)

@@ -1,11 +1,11 @@
 """Old copiers: no ``require_stable``, no generation, and transactions of the protocol before KIP-447.
 
-They work like aiokafka, kafka-python, KafkaJS and librdkafka with unstable offsets: a restarted copier fetches its
-group's offset (OffsetFetch 1 to 6) before it initialises its producer, and continues from there. It copies within
-transactions with TxnOffsetCommit 2 and EndTxn 4. Monitors fetch the group's offsets all the time. Each partition has
-one copier with its own transactional id, so offsets rise in the order of commits: after an acknowledged commit, no
-response may be lower (H21). Copies need not be exactly-once: a copier that fetches offsets before it fences its former
-life may miss a commit without a response, by Kafka's design.
+They work like aiokafka, kafka-python, KafkaJS and librdkafka with unstable offsets: a restarted copier continues from
+its group's offset (OffsetFetch 1 to 6), which it fetches before it initialises its producer, and copies with
+TxnOffsetCommit 2 and EndTxn 4. Monitors fetch the group's offsets all the time. Each partition has one copier with its
+own transactional id, so offsets rise in the order of commits: after an acknowledged commit, no response may be lower
+(H21). Copies need not be exactly-once: a copier that fetches offsets before it fences its former life may miss a commit
+without a response, by Kafka's design.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ async def read_offsets(
     *,
     version: int,
 ) -> dict[TopicPartition, int]:
-    """Fetch the group's committed offsets, −1 for none, and record the response."""
+    """Fetch and record the group's committed offsets, −1 for none."""
     partitions, kernel = list(partitions), context.world.kernel
     request = offset_fetch_request(group, partitions, require_stable=False)
     link = await client.link(await client.coordinator(group))

@@ -1,7 +1,5 @@
-"""Producers with weaker guarantees or larger batches: acks 0 and 1, retries without idempotence, compression, and
-topics with LogAppendTime.
-
-A write without an acks=all acknowledgement is in the history as unknown.
+"""Producers with weaker guarantees or larger batches. A write without an acks=all acknowledgement is in the history as
+unknown.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Producers(Workload):
 
 
 class _Sending(SendingProgram[Producers]):
-    """Sends records to random partitions; some transactions exceed their timeout."""
+    """Some transactions exceed their timeout."""
 
     def __init__(self, context: WorkloadContext, workload: Producers, name: str) -> None:
         super().__init__(context, workload, name)

@@ -1,7 +1,7 @@
 """Replicas that move under load: partitions with producers, and those of the coordinators, from brokers to others.
 
 Moves are started, changed, and cancelled, and leadership returns to the preferred replica (KIP-455, KIP-460).
-Partitions with one replica stay, since their records are on one disk only. At the end, no move is left (R10).
+Partitions with one replica stay: their records are on one disk only. At the end, no move is left (R10).
 """
 
 from __future__ import annotations
@@ -34,8 +34,6 @@ NOTHING_TO_DO: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Reassignments(Workload):
-    """Producers, and a program that moves the replicas of their topic and of the internal ones."""
-
     name: str
     writers: Producers
     pause_ms: int
@@ -54,8 +52,6 @@ class Reassignments(Workload):
 
 
 class _Moving(WorkloadProgram[Reassignments]):
-    """One step after another, each for a random partition."""
-
     async def __call__(self, host: ClientHost) -> None:
         async with host.client() as client:
             while not host.stopping:

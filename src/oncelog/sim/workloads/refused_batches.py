@@ -1,8 +1,7 @@
 """Batches that are rejected for good because they exceed a topic's limits, within a transaction or outside.
 
-A rejected batch costs its transaction, which can only be aborted, and nothing else: the producer continues, and the
-batch is never readable. Outside transactions, later batches continue under a bumped epoch (KIP-360). Topics deleted
-during a transaction belong to ``topic_churn``.
+A rejected batch costs its transaction, which can only be aborted, and nothing else: the producer continues, outside
+transactions under a bumped epoch (KIP-360), and the batch is never readable.
 """
 
 from __future__ import annotations
@@ -118,8 +117,6 @@ class _Reading(ReadingProgram[RefusedBatches]):
 
 
 class _Sending(SendingProgram[RefusedBatches]):
-    """Good records, and in some rounds a bad one."""
-
     aborts = 0.1
 
     def __init__(self, context: WorkloadContext, workload: RefusedBatches, name: str) -> None:
@@ -155,7 +152,6 @@ class _Sending(SendingProgram[RefusedBatches]):
                 )
 
     async def send_record(self, producer: AsyncProducer, writes: Writes, *, good: bool) -> None:
-        """Send one record, which the topic accepts if it is ``good``."""
         work, value = self.workload, self.next_value()
         timestamp_ms = self.context.world.kernel.now_ms()
         key = f"k{self.entropy.randrange(20)}" if good and work.kind == "keyless" else None

@@ -1,6 +1,6 @@
 """A hand-made idempotent producer: repeats one of its last five batches, and leaves a gap in its sequence.
 
-Our own client does neither: it limits itself to five batches in flight, and stops at a gap.
+Our own client does neither: it has five batches in flight at most, and stops at a gap.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ GAP: Final = 1_000_000
 
 
 class RepeatingProducer:
-    """An idempotent producer that repeats the oldest of five batches, and skips a sequence."""
-
     def __init__(self, context: WorkloadContext, topic: str, name: str) -> None:
         self.context = context
         self.partition = TopicPartition(TopicName(topic), 0)

@@ -1,7 +1,7 @@
 """Deletes and recreates a topic while clients use it, adds partitions to another, and alters their configurations.
 
-Producers meet topics that are gone, recreated under the same name, or not created yet, and continue. Every deletion is
-recorded in the history before it is requested. At the end the topic exists.
+Producers meet topics that are gone, recreated, or not created yet, and continue. The history has every deletion before
+it is requested. At the end the topic exists.
 """
 
 from __future__ import annotations
@@ -39,8 +39,6 @@ ALTERATIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TopicChurn(Workload):
-    """One topic that is deleted and recreated, and one that grows; ``producers`` write to both."""
-
     name: str
     producers: int
     transactional: bool
@@ -78,8 +76,6 @@ class TopicChurn(Workload):
 
 
 class _Deleting(WorkloadProgram[TopicChurn]):
-    """Deletes the topic and recreates it; at the end it exists."""
-
     # False while the topic is deleted, or perhaps deleted.
     exists = True
 

@@ -1,8 +1,8 @@
 """Two-phase committers (KIP-939): a transaction is prepared here, decided elsewhere, and completed by any process.
 
-Each committer writes its prepared transaction and the decision into a log of the workload, which survives its deaths
-between any two steps. The next life finds the prepared transaction and completes it as decided. Sometimes another
-process ends it: an outside coordinator with the stored id and epoch, or an operator who terminates it.
+The prepared transaction and the decision are in a log of the workload, which survives deaths between any two steps; the
+next life completes it as decided. Sometimes another process ends it: an outside coordinator with the stored id and
+epoch, or an operator who terminates it.
 """
 
 from __future__ import annotations
@@ -56,8 +56,6 @@ class LoggedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Committers(Workload):
-    """``committers`` programs, each with its own transactional id."""
-
     name: str
     committers: int
     partitions: int
@@ -138,7 +136,6 @@ class Committer(WorkloadProgram[Committers]):
     async def run_transaction(
         self, host: ClientHost, client: CountingClient, producer: AsyncTransactionalProducer
     ) -> None:
-        """Begin, send, prepare, decide, complete; each step may be the last."""
         entropy, now = self.entropy, self.context.world.kernel.now_us
         writes = Writes(self.context.world.kernel)
         producer.on_outcome = writes.add_outcome
@@ -199,8 +196,6 @@ class Committer(WorkloadProgram[Committers]):
 
 
 class _Outsider(WorkloadProgram[Committers]):
-    """Ends prepared transactions of others: as the coordinator with the decision, or by termination."""
-
     async def __call__(self, host: ClientHost) -> None:
         while not host.stopping:
             async with host.client() as client:

@@ -90,7 +90,6 @@ def fates_by_interval(result: AuditResult) -> list[tuple[int, dict[str, int]]]:
 
 
 def finding_json(finding: Finding) -> dict[str, Any]:
-    """A finding as plain values; fields without a value are left out."""
     values = {name: value for name, value in finding._asdict().items() if value not in ("", NONE)}
     if "time" in values:
         values["time"] = time_text(finding.time)

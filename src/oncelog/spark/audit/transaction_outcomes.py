@@ -83,7 +83,6 @@ class _ProducerOutcomes:
         yield from self._settle_epoch(together)
 
     def _settle_epoch(self, together: list[Part]) -> Iterator[Part | Finding]:
-        """Compare the parts of one epoch that may be one transaction on several partitions."""
         final = [part for part in together if part.marker_epoch > part.epoch]
         committed = [part for part in final if part.outcome == TransactionOutcome.COMMITTED]
         aborted = [part for part in final if part.outcome == TransactionOutcome.ABORTED]
@@ -116,7 +115,6 @@ class _ProducerOutcomes:
             yield part._replace(fate="torn") if id(part) in torn else part
 
     def _judge_open(self, part: Part, state: CoordinatorState | None) -> tuple[Part, list[Finding]]:
-        """Return the part as open, ending, torn or hanging, and its findings."""
         fate, text = self._fate_of_open(part, state)
         # A late write belongs to no transaction, so it cannot be a part of a torn one.
         if fate == "torn" and part.fate == LATE:

@@ -52,7 +52,7 @@ class Piece:
 
     @property
     def keeps_rows(self) -> bool:
-        """True if the file begins before the range, so that its earlier rows are kept."""
+        """True if the file begins before the range: its earlier rows are kept."""
         return self.file.start < self.offset_range.start
 
 

@@ -85,7 +85,7 @@ class LoadReport:
 def report_of(
     name: str, states: Sequence[PartitionState], plans: Sequence[PartitionPlan], *, whole_files: bool
 ) -> LoadReport:
-    """The report of a load that has not begun: the planned ranges, without rows."""
+    """The report of a load that has not begun, without rows."""
     report = LoadReport(name)
     for state, plan in zip(states, plans, strict=True):
         start = plan.appended[0].start if plan.appended else (state.position or state.earliest)
@@ -96,8 +96,6 @@ def report_of(
 
 
 class Progress:
-    """A running job: its report so far, and its events for the caller."""
-
     def __init__(
         self, report: LoadReport, offsets_total: int = 0, on_event: Callable[[Event], None] = lambda event: None
     ) -> None:

@@ -113,7 +113,7 @@ def shaped(frame: DataFrame, shape: Shape, columns: StructType | None) -> DataFr
 
 
 def good_rows(frame: DataFrame, shape: Shape) -> DataFrame:
-    """The rows for the table, sorted within each task in the order of its files."""
+    """The rows for the table, sorted within each task as in its files."""
     from pyspark.sql import functions as f
 
     good = frame.where(f.col(BAD).isNull()).drop(BAD, _RAW)
@@ -122,7 +122,7 @@ def good_rows(frame: DataFrame, shape: Shape) -> DataFrame:
 
 
 def bad_rows(frame: DataFrame) -> DataFrame:
-    """The rows for the quarantine: their place in the log, their bytes, and the reason."""
+    """The rows for the quarantine: place, bytes, and reason."""
     from pyspark.sql import functions as f
 
     bad = frame.where(f.col(BAD).isNotNull()).drop("value")
@@ -154,7 +154,6 @@ def schema_columns(frame: DataFrame, shape: Shape) -> StructType | None:
 
 
 def _schema_type(frame: DataFrame, shape: Shape) -> DataType:
-    """The type of values by the shape's schema. Raises OptionError for a schema that Spark rejects."""
     from pyspark.errors import PySparkException
 
     try:
@@ -200,7 +199,6 @@ def merged_columns(existing: StructType | None, schema: StructType | None) -> St
 
 
 def _columns_of_values(frame: DataFrame, shape: Shape, columns: StructType | None) -> tuple[list[Column], list[Column]]:
-    """The table's columns from values, and the reasons of bad values (null for good ones)."""
     from pyspark.sql import functions as f
 
     match shape.value_format:

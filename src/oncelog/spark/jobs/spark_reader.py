@@ -30,8 +30,6 @@ class LoadFailed(SparkSourceError):
 
 
 class SparkReader:
-    """Reads on the caller's Spark with the job's settings, without changing the caller's."""
-
     def __init__(self, spark: SparkSession, options: Mapping[str, str]) -> None:
         self.job_session = JobSession(spark, _SETTINGS)
         register(self.session)

@@ -67,7 +67,7 @@ def run_stream(
     checkpoint: Path,
     settings: StreamRequest,
 ) -> LoadReport:
-    """Stream into any table until ``stop`` is set, everything was read with ``available-now``, or a batch fails."""
+    """Stream into any table until ``stop`` is set, ``available-now`` has read everything, or a batch fails."""
     started = time.monotonic()
     check_same_table(table, source.topic_ids(), options, request)
     reader = start_reader()
@@ -194,7 +194,7 @@ def run_query(
 
 
 def _set_trigger(writing: DataStreamWriter, trigger: str) -> DataStreamWriter:
-    """Set the trigger. Raises OptionError for text that Spark does not read as an interval."""
+    """Raises OptionError for text that Spark does not read as an interval."""
     from pyspark.errors import PySparkException
 
     if trigger == AVAILABLE_NOW:

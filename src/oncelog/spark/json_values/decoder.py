@@ -83,7 +83,6 @@ class _Documents:
                 self._read(index, text)
 
     def _texts(self, values: Any) -> Sequence[str | None]:
-        """Values as text. A value that is not UTF-8 makes a bad row."""
         if self._decoding.skip_bytes:
             values = pc.binary_slice(values, self._decoding.skip_bytes)
         try:

@@ -63,7 +63,6 @@ def bars(rows: Iterable[Any], label: str, value: str, *, title: str, unit: str =
 
 
 def line(rows: Iterable[Any], at: str, value: str, *, title: str, unit: str = "") -> Plot:
-    """A line through the rows, in their order, labelled by ``at``."""
     return Plot("line", title, _points(rows, at, value), unit)
 
 
@@ -145,7 +144,6 @@ def _heat(plot: Plot) -> Drawing:
 
 
 def _axes_of(plot: Plot) -> tuple[list[str], list[str]]:
-    """Columns and rows of a heat map, in order of appearance."""
     return list(dict.fromkeys(point[0] for point in plot.points)), list(
         dict.fromkeys(point[1] for point in plot.points)
     )

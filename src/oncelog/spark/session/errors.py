@@ -53,8 +53,6 @@ class SparkLostWorker(SparkSourceError):
 
 
 class SparkWorkerLate(SparkSourceError):
-    """The Python process of a streaming source did not start within the ten seconds that Spark waits for it."""
-
     def __init__(self) -> None:
         super().__init__(
             "Python worker failed to connect back: the Python process of the stream's source did not start within the "
@@ -64,7 +62,7 @@ class SparkWorkerLate(SparkSourceError):
 
 
 class OncelogVersionMismatch(SparkSourceError):
-    """A process of a job has another release of oncelog than the process that sent its work."""
+    """A process of a job has another release than its sender."""
 
     def __init__(self, driver_release: str, local_release: str) -> None:
         self.sent, self.here = driver_release, local_release
@@ -76,7 +74,8 @@ class OncelogVersionMismatch(SparkSourceError):
 
 
 class DataLoss(SparkSourceError):
-    """Records in the range of a query are not in the log; ``available`` is the nearest offset that exists."""
+    """Records in the range of a query are not in the log (removed, or not written yet); ``available`` is the nearest
+    offset."""
 
     def __init__(self, partition: TopicPartition, requested: int, available: int, reason: str) -> None:
         self.partition, self.requested, self.available, self.reason = partition, requested, available, reason

@@ -72,7 +72,6 @@ def local_session(
 
 
 def _from_environment() -> str | None:
-    """The master or server named by the environment; None to use spark-submit's."""
     remote, master = os.environ.get(REMOTE_VARIABLE), os.environ.get(MASTER_VARIABLE)
     if remote and master:
         raise SparkSourceError(f"{REMOTE_VARIABLE} and {MASTER_VARIABLE} are both set: unset one")

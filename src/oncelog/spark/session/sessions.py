@@ -48,8 +48,6 @@ def is_connect(spark: SparkSession | DataFrame) -> bool:
 
 
 class JobSession:
-    """The session of a job: the caller's Spark with the job's settings."""
-
     def __init__(self, spark: SparkSession, settings: Mapping[str, str]) -> None:
         self._settings = dict(settings)
         self.is_connect = is_connect(spark)

@@ -24,8 +24,6 @@ BUFFER_BYTES: Final = 32 * MIB
 
 
 class _Encoded(list[Record]):
-    """Stands for an encoded batch's records, used for their number only."""
-
     def __init__(self, body: Body) -> None:
         super().__init__()
         self.body = body
@@ -87,7 +85,7 @@ class BodyProducer(Protocol):
     deliveries: Deliveries
 
     def send_body(self, partition: TopicPartition, body: Body) -> None:
-        """Queue one batch and send what can be sent. Raises earlier failures."""
+        """Queue one batch and send what can be sent; waits while the buffer is full. Raises earlier failures."""
 
     def flush(self) -> None:
         """Wait until everything is acknowledged."""
@@ -99,7 +97,6 @@ class _BodySender(Producer):
     deliveries: Deliveries
 
     def send_body(self, partition: TopicPartition, body: Body) -> None:
-        """Queue one batch and send what can be sent; waits while the buffer is full. Raises earlier failures."""
         assert isinstance(self.machine, BodyMachine)
         self._raise_failure()
         self.machine.add_body(partition, body, now_ms())

@@ -163,7 +163,6 @@ def _begin(cluster: ClusterOperations, options: SinkOptions, attempt: Attempt, p
 
 
 def send_all(client: Client, options: SinkOptions, producer: BodyProducer, tables: Iterator[pa.Table]) -> int:
-    """Send all rows to their partitions. Returns the number of rows."""
     limits: dict[str, TopicLimits] = {}
 
     def limits_of(topic: str) -> TopicLimits:

@@ -25,7 +25,6 @@ class OncelogReader(VersionedPickle, DataSourceReader):
         self._bounds = RangeBounds()
 
     def partitions(self) -> list[InputPartition]:
-        """The ranges of the query: one per partition, or more with ``minPartitions`` or ``maxRecordsPerPartition``."""
         options, bounds = self._options, self._bounds
         if options.ranges is not None:
             return [clip for offset_range in options.ranges if (clip := bounds.clip(offset_range)) is not None]

@@ -142,5 +142,4 @@ class FilteringReader(OncelogReader):
         self._bounds: PushedFilters = PushedFilters()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - PySpark's name
-        """Apply filters to the ranges. Returns those that Spark must still apply."""
         return [pushed for pushed in filters if not self._bounds.push(pushed)]

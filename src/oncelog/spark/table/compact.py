@@ -43,7 +43,7 @@ class CompactReport:
 def compact(directory: str | Path, target_bytes: int = DEFAULT_TARGET_BYTES) -> CompactReport:
     """Merge adjacent files of a table up to ``target_bytes``, without cluster and Spark. Raises TableError.
 
-    Raises TableBusy while a load or stream holds the table; those compact by themselves.
+    Raises TableBusy while a load or stream holds the table; those compact by themselves (``compact_below``).
     """
     with Table.open(existing_table(directory)) as table:
         return compact_open(table, target_bytes)
@@ -131,7 +131,6 @@ def _link_tree(source: Path, target: Path, leave_out: set[Path]) -> None:
 def _merge_run(
     table: Table, run: Sequence[RowsFile], copy: Path, on_step: Callable[[str], None]
 ) -> tuple[RowsFile, int]:
-    """Write the merged file of a run and check it. Returns it with its number of rows."""
     for before, after in pairwise(run):
         if before.end != after.start:
             raise TableError(f"{before.name} and {after.name} cannot be merged: offsets between them are missing")

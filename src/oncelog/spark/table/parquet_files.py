@@ -106,7 +106,7 @@ def check_staged(path: Path, expected: OffsetRange) -> FooterStats:
 
 
 def rows_within(batch: Any, partition: TopicPartition, start: int, end: int) -> Any:
-    """A mask of the rows of a partition from offset ``start`` (inclusive) to ``end`` (exclusive)."""
+    """A mask of the rows of a partition from ``start`` (inclusive) to ``end`` (exclusive)."""
     (topic, number), offset = partition, batch.column("offset")
     own = pc.and_(
         pc.equal(batch.column("topic"), pa.scalar(topic)),
@@ -131,7 +131,6 @@ class MergeSource(NamedTuple):
 
 
 def merge_replaced(old: Path, staged: Path, below: int, merged: Path) -> None:
-    """Write the rows of ``old`` below offset ``below``, then those of ``staged``, to ``merged``."""
     merge([MergeSource(old, below), MergeSource(staged)], merged)
 
 

@@ -46,7 +46,6 @@ class ClusterLog:
         return {info.name: uuid_text(info.topic_id) if any(info.topic_id) else "" for info in infos}
 
     def states(self, table: TableFiles) -> list[PartitionState]:
-        """Every partition's files, log start and end, and offset at the requested time."""
         with open_client(self._options) as client:
             planner = OffsetPlanner(client, self._options)
             partitions = planner.partitions()
@@ -103,13 +102,14 @@ def load(
 
     ``to``: a directory of Parquet files, ``delta:PLACE`` (a directory or ``s3://…``), ``iceberg:DIR``, or with
     ``catalog`` (from pyiceberg's configuration) ``iceberg:NAMESPACE.TABLE``. ``storage_options``: those of delta-rs, or
-    pyiceberg's catalog and file properties. ``from_ms``: reload rows from that time on (milliseconds since the epoch),
-    in place of existing ones. ``options``: the source's, such as ``{"includeHeaders": "true", "failOnDataLoss":
-    "false"}``; aborted transactions are skipped unless ``kafka.isolation.level`` is set. ``shape``: decodes values and
-    partitions by day; bad rows go to a quarantine beside the table, or to ``quarantine_topic``. ``backfill``: only rows
-    before a partition's first one, beside a stream that appends. ``compact_below``: afterwards, merge files smaller
-    than that many bytes. Without ``spark`` a local session is started and stopped. Raises SparkSourceError (DataLoss,
-    OptionError, TableError) and ClientError, with one-line messages.
+    pyiceberg's catalog and file properties.
+    ``from_ms``: reload rows from that time on (milliseconds since the epoch), in place of existing ones.
+    ``options``: the source's, such as ``{"includeHeaders": "true", "failOnDataLoss": "false"}``; aborted transactions
+    are skipped unless ``kafka.isolation.level`` is set. ``shape``: decodes values and partitions by day; bad rows go to
+    a quarantine beside the table, or to ``quarantine_topic``. ``backfill``: only rows before a partition's first one,
+    beside a stream that appends. ``compact_below``: afterwards, merge files smaller than that many bytes. Without
+    ``spark`` a local session is started and stopped.
+    Raises SparkSourceError (DataLoss, OptionError, TableError) and ClientError, with one-line messages.
     """
     address = parse_address(str(to), catalog, storage_options or {})
     place = to if address is None else str(address)
@@ -190,14 +190,12 @@ def compact(
 
 
 def _table_at(address: TableAddress | None, request: LoadRequest, options: SourceOptions) -> LoadTable[Any]:
-    """The table of a request, which may not exist yet. Raises TableError, OptionError."""
     if address is None:
         return ParquetTable(request, options, quarantine_sender(options, Path(request.to)))
     return FormatTable(address, request, options)
 
 
 def _reader(spark: SparkSession | None, table: LoadTable[Any], request: LoadRequest, stack: ExitStack) -> SparkReader:
-    """The reader of a request, on ``spark`` or on a session that ends with ``stack``."""
     from oncelog.spark.jobs.spark_reader import SparkReader
     from oncelog.spark.session.local_session import local_session
 

@@ -52,7 +52,6 @@ class _GuardedCatalog:
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
-        """Commit. A failure counts as success if the new snapshot exists."""
         try:
             return self._catalog.commit_table(table, requirements, updates)
         except Exception as error:

@@ -127,7 +127,6 @@ class ParquetTable:
     def run_step(
         self, kind: StepKind, pieces: Sequence[Piece], writer: FileWriter, frame: DataFrame | None = None
     ) -> None:
-        """Write and check all pieces, then publish them one by one in order."""
         progress, report = self._progress, self._progress.report
         directory = self._table.staging(report.steps)
         progress.emit("writing")

@@ -110,7 +110,6 @@ class ShapedFileWriter(SparkFileWriter):
         return files
 
     def write_bad(self, pieces: Sequence[Piece], directory: Path) -> dict[int, Path]:
-        """Write the bad rows of the last pieces. Raises LoadFailed, TableError."""
         # Most steps have no bad rows and need no second read.
         if not self._bad_count:
             return {}
@@ -135,7 +134,6 @@ class ShapedFileWriter(SparkFileWriter):
 
 
 def known_columns(description: Mapping[str, Any]) -> StructType | None:
-    """The decoded fields of an existing table; None for a new one."""
     from pyspark.sql.types import StructType
 
     columns = description.get("columns")
@@ -165,7 +163,6 @@ def by_task(directory: Path, tasks: int) -> dict[int, Path]:
 
 
 def check_bad_count(files: Mapping[int, Path], counted: int) -> None:
-    """Raise TableError unless both reads found the same number of bad rows."""
     rows = _rows_in(files)
     if rows != counted:
         raise TableError(

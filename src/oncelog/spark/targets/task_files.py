@@ -63,7 +63,6 @@ class TaskFiles(VersionedPickle):
     skipped_bad: Spans = field(default_factory=dict)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write the rows, and yield one batch of facts about the files."""
         good = _Files(self.store, self.schema, self.levels)
         bad = None if self.bad_store is None else _Files(self.bad_store, self.bad_schema or self.schema, ())
         try:
@@ -85,7 +84,6 @@ class TaskFiles(VersionedPickle):
         yield facts_of(written)
 
     def _new_bad_rows(self, rows: Any) -> Any:
-        """The bad rows with the quarantine's columns, without those already there."""
         columns = {"value": "_value", "reason": BAD}
         assert self.bad_schema is not None
         arrays = [rows.column(columns.get(name, name)) for name in self.bad_schema.names]
@@ -116,15 +114,12 @@ def written_of(rows: Iterable[Mapping[str, Any]]) -> list[Written]:
 
 
 class _Files:
-    """The files of one kind that a task writes, one open at a time."""
-
     def __init__(self, store: FileStore, schema: pa.Schema, levels: tuple[str, ...]) -> None:
         self._store, self._schema, self._keys = store, schema, ("topic", "partition", *levels)
         self._open: _OpenFile | None = None
         self._done: list[NewFile] = []
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Write rows to a file for each run of equal keys."""
         for run in _runs(rows, self._keys):
             # One file per key, so that each can be committed and replaced individually.
             key = tuple(_python_value(run.column(name)[0]) for name in self._keys)

@@ -1,9 +1,7 @@
 """The offset index of one segment: sparse, from offset to position, sorted, 8 bytes an entry.
 
-An entry says that the batch ending with this offset begins at this position (both relative to the segment). In memory
-the index is kept as the bytes of its file. A lost, short or damaged index costs time, never correctness: lookups start
-at the beginning of the segment without it, and check the batch at an entry's position before they use it
-(``Segment.start_of``).
+An entry says that the batch ending with this offset begins at this position, both relative to the segment. A lost or
+damaged index costs time, never correctness: lookups check the batch at an entry's position (``Segment.start_of``).
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ _unpack = _ENTRY.unpack_from
 
 
 class OffsetIndex:
-    """Entries in memory, as bytes; ``base_offset`` is the segment's."""
+    """``base_offset`` is the segment's; entries are kept as the bytes of the file."""
 
     __slots__ = ("_last", "base_offset", "data")
 
@@ -53,7 +51,6 @@ class OffsetIndex:
         return self.entry(len(self) - 1) if self.data else (self.base_offset, 0)
 
     def entry_from(self, position: int) -> tuple[int, int] | None:
-        """The first entry at or after ``position``, or None."""
         low, high = 0, len(self)
         while low < high:
             middle = (low + high) // 2
@@ -81,7 +78,7 @@ class OffsetIndex:
 
 
 def load_offset_index(data: bytes, base_offset: int, segment_size: int) -> OffsetIndex:
-    """The index in a file's bytes. Raises CorruptFile unless entries rise and lie within the segment."""
+    """Raises CorruptFile unless entries rise and lie within the segment."""
     if len(data) % ENTRY_SIZE:
         raise CorruptFile(f"offset index of {len(data)} bytes: not a multiple of {ENTRY_SIZE}")
     end = len(data)

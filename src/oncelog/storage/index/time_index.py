@@ -62,7 +62,7 @@ class TimeIndex:
 
 
 def load_time_index(data: bytes, base_offset: int) -> TimeIndex:
-    """The index in a file's bytes. Raises CorruptFile unless timestamps rise and offsets do not fall."""
+    """Raises CorruptFile unless timestamps rise and offsets do not fall."""
     if len(data) % ENTRY_SIZE:
         raise CorruptFile(f"time index of {len(data)} bytes: not a multiple of {ENTRY_SIZE}")
     end = len(data)

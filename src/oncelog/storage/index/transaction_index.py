@@ -1,8 +1,8 @@
 """The transaction index of one segment: aborted transactions whose marker lies in it, in order of their markers.
 
 Entry, 34 bytes: version int16 (0), producer id, first offset, last offset (the marker), last stable offset, int64 each.
-A read_committed fetch collects the entries that overlap its range from this segment and later ones, until an entry's
-last stable offset shows that nothing earlier can still be open.
+A read_committed fetch collects overlapping entries, from later segments too, until an entry's last stable offset shows
+that nothing earlier can still be open.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MARKER: Final = attrgetter("last_offset")
 
 
 class AbortedTransaction(NamedTuple):
-    """An aborted transaction; offsets inclusive, ``last_offset`` is the marker's."""
+    """Offsets are inclusive; ``last_offset`` is the marker's."""
 
     producer_id: int
     first_offset: int
@@ -34,7 +34,7 @@ class AbortedTransaction(NamedTuple):
 
 
 def load_transaction_index(data: bytes, base_offset: int) -> list[AbortedTransaction]:
-    """The entries of a file. Raises CorruptFile if a segment at ``base_offset`` cannot have them."""
+    """Raises CorruptFile if a segment at ``base_offset`` cannot have the entries."""
     if len(data) % ENTRY_SIZE:
         raise CorruptFile(f"transaction index of {len(data)} bytes: not a multiple of {ENTRY_SIZE}")
     entries = []

@@ -1,7 +1,7 @@
-"""Append as the leader: one batch of a client or coordinator, or a marker, at the end of the log. Nothing waits here.
+"""Append as the leader: one batch of a client or coordinator, or a marker, at the end of the log.
 
-A batch is validated into provisional values and written in one call; only then do the log and the producer state
-change, together. A refused batch leaves no trace.
+A batch is validated into provisional values and written in one call; only then do log and producer state change,
+together.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ def append_batch(
     validated: ValidatedRecords | None = None,
     bounded: bool = False,
 ) -> Appended:
-    """Write one batch at the end of the log. ``data`` is changed in place (offsets, leader epoch, time).
+    """Write one batch at the end of the log; ``data`` is changed in place (offsets, leader epoch, time).
 
     - ``internal``: made by this broker (coordinator records, markers), so not validated as a client's.
-    - ``verified``: the transaction coordinator knows this producer's transaction here; otherwise a client cannot begin
-      one (KIP-890). A stale ``guard`` voids it.
-    - ``transaction_version``: the rules for a marker's epoch; ``marker``: its content, if the caller knows it.
+    - ``verified``: the coordinator knows the producer's transaction here, without which a client cannot begin one
+      (KIP-890); a stale ``guard`` voids it.
+    - ``transaction_version``: the rules for a marker's epoch; ``marker``: its content, if known.
     - ``validated``: the result of ``validate_records``, needed after TooMuchWork; ``bounded``: raise it for slow work.
 
-    Raises AppendRefused and TooMuchWork, or OSError if the disk refuses; then nothing has changed.
+    Raises AppendRefused, TooMuchWork, and OSError if the disk refuses; then nothing has changed.
     """
     invariant(not log.closed, "append to a closed log", partition=log.partition)
     config = log.config
@@ -145,7 +145,6 @@ def _prepare(
     *,
     sequences: bool,
 ) -> Update:
-    """The producer update for a batch of data, or for one that holds ``marker``."""
     producers = log.producers
     try:
         if marker is None:
@@ -187,7 +186,7 @@ def _write(
 
 
 def index_aborted(log: PartitionLog, active: Segment, update: Update) -> bool:
-    """Add an aborted transaction to the transaction index. True if ``update`` was an abort."""
+    """True if ``update`` was an abort."""
     completed = update.completed
     if completed is None or not completed.aborted:
         return False
@@ -200,7 +199,7 @@ def index_aborted(log: PartitionLog, active: Segment, update: Update) -> bool:
 
 
 def apply_append(log: PartitionLog, update: Update | None, log_end_offset: int) -> None:
-    """Advance the log end offset and the producer state together, once the bytes are in the log."""
+    """Log end offset and producer state advance together, once the bytes are in the log."""
     log.log_end_offset = Offset(log_end_offset)
     log.producers.end_offset = log_end_offset
     if update is not None:

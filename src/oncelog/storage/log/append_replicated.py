@@ -1,17 +1,15 @@
 """Appends as a follower: the leader's batches, with the offsets and leader epochs that it assigned.
 
-The rules, those of Apache Kafka's ``appendAsFollower``:
+The rules are those of Apache Kafka's ``appendAsFollower``:
 
-1. Offsets rise and begin at or after the log's end. Gaps come from the leader's compaction.
+1. Offsets rise and begin at or after the log's end, with gaps from the leader's compaction. Only the first batch of an
+   empty log may begin earlier, if it contains the log's start.
 2. Every batch is whole and its checksum correct. A batch cut off at the end of the response is ignored.
-3. The leader has already validated the producers: sequences, epochs and markers are taken unchecked.
-4. A batch with a later leader epoch than the fetch's is left out, and so are all batches after it (KAFKA-18723).
+3. Sequences, epochs and markers are taken unchecked.
+4. A batch with a later leader epoch than the fetch's ends the response (KAFKA-18723): the sender had lost the
+   leadership.
 
-Rule 1 has one exception: the first batch of an empty log may begin before the log's start if it contains that offset.
-Rule 4 is for a sender that answered after it had lost the leadership.
-
-Everything is validated before anything is written. Then batches are written in runs, with one write per run. The files
-depend on the batches alone, not on the boundaries of responses: each batch rolls the log as a leader's append would.
+Everything is validated before anything is written. Files do not depend on the boundaries of responses.
 """
 
 from __future__ import annotations
@@ -57,9 +55,8 @@ def append_replicated(
 ) -> Replicated:
     """Write the batches of ``data``, fetched from the log's end in ``leader_epoch``.
 
-    Raises AppendRefused (UnexpectedOffset if they do not follow): no batch has been written. Raises OSError if the disk
-    refuses: the log then ends after one of the batches, or where it ended before. Raises SyncFailed, which ends the
-    node.
+    Raises AppendRefused (UnexpectedOffset if they do not follow) before it writes. Raises OSError if the disk refuses:
+    the log then ends after one of the batches, or as before. Raises SyncFailed.
     """
     invariant(not log.closed, "append to a closed log", partition=log.partition)
     log.mark_replicated()
@@ -110,7 +107,7 @@ def _whole_batches(log: PartitionLog, data: Buffer) -> Iterator[tuple[int, Batch
 
 
 def _begins_empty_log(log: PartitionLog, position: int, header: BatchHeader) -> bool:
-    """True if the first batch of a response covers the start of an empty log."""
+    """True if the batch is the exception of rule 1."""
     empty = log.log_start_offset == log.log_end_offset
     return position == 0 and empty and header.base_offset < log.log_end_offset <= header.last_offset
 
@@ -133,7 +130,7 @@ def _corrupt(log: PartitionLog, message: str) -> AppendRefused:
 
 
 def _append_run(log: PartitionLog, data: memoryview, batches: list[_Batch], first: int, now_ms: int) -> int:
-    """Write a run of batches in one call, from index ``first`` on. Returns the index of the first unwritten one."""
+    """Write batches from index ``first`` on in one call. Returns the index of the first unwritten one."""
     begin = batches[first]
     active = _segment_for(log, begin.header, now_ms)
     end = _end_of_run(log, active, batches, first, now_ms)

@@ -43,8 +43,8 @@ def check_client_batch(
     validated: ValidatedRecords | None = None,
     room: memoryview | None = None,
 ) -> Checked:
-    """Validate the single batch of a Produce request for the log of ``partition``. With ``room`` records are validated
-    only if that takes a fraction of a millisecond. Raises AppendRefused and TooMuchWork."""
+    """Validate the single batch of a Produce request. With ``room`` records are validated only if that takes a fraction
+    of a millisecond. Raises AppendRefused and TooMuchWork."""
     data, header = _read_only_batch(data, partition)
     if header.base_offset != 0:
         raise AppendRefused(
@@ -115,7 +115,6 @@ def _read_only_batch(data: bytearray | memoryview, partition: object) -> OnlyBat
 
 
 def _cut_to_only_batch(data: bytearray | memoryview, partition: object) -> bytearray | memoryview:
-    """The bytes of the single batch."""
     size = _whole_batch_size(data, partition)
     if size is None:
         raise AppendRefused(

@@ -1,8 +1,7 @@
 """One partition's log: its segments, its offsets, its producers, and its unsynced files.
 
-Operations are functions over a :class:`PartitionLog`, one module each: ``append``, ``append_replicated``, ``read``,
-``truncate``, ``rolling``. Nothing waits here: syncing, deleting and compacting are handed out, and their completion is
-reported back. Every change keeps the invariants:
+Operations are functions over a :class:`PartitionLog`, one module each. Nothing waits here: syncing, deleting and
+compacting are handed out, and their completion is reported back. Invariants:
 
 1. log start ≤ high watermark ≤ log end; last stable ≤ high watermark; durable ≤ log end.
 2. Batches lie in the segments in the order of their offsets; only the last segment grows.
@@ -50,8 +49,6 @@ class Checkpoints(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SharedByLogs:
-    """The collaborators that all logs of a data directory share."""
-
     files: Files
     storage: StorageConfig
     budget: IndexBudget
@@ -62,8 +59,6 @@ class SharedByLogs:
 
 
 class RecoveredLog(NamedTuple):
-    """The result of recovery, from which a log starts."""
-
     segments: Segments
     producers: ProducerState
     snapshots: Snapshots
@@ -78,7 +73,7 @@ class RecoveredLog(NamedTuple):
 
 
 class PartitionLog:
-    """One log; see the module's invariants. Cluster metadata decide between leader and follower appends."""
+    """Cluster metadata decide between leader and follower appends."""
 
     def __init__(
         self,
@@ -136,7 +131,7 @@ class PartitionLog:
 
     @property
     def leader_epoch(self) -> LeaderEpoch:
-        """Epoch of the last leader that wrote or was elected here; −1 if none."""
+        """−1 without a leader that wrote or was elected here."""
         return LeaderEpoch(self.leader_epochs.latest)
 
     @property
@@ -167,7 +162,6 @@ class PartitionLog:
         return True
 
     def raise_log_start(self, offset: int) -> None:
-        """Remove the records before ``offset`` from the log."""
         if offset > self.log_start_offset:
             self.log_start_offset = Offset(offset)
             self.leader_epochs.truncate_from_start(offset)
@@ -183,27 +177,25 @@ class PartitionLog:
         return moved
 
     def validate_records(self, data: memoryview | bytearray, now_ms: int) -> Generator[None, None, ValidatedRecords]:
-        """Validate a batch's records in steps that touch no log, so that a worker can take them; pass the result to
-        ``append_batch``, which otherwise validates at once."""
+        """Validate a batch's records in steps that touch no log, for a worker; ``append_batch`` takes the result, or
+        validates at once."""
         limit = self.storage.max_decompressed_bytes
         return record_validation.validate_records(data, self.config, now_ms, limit, self.partition)
 
     def begin_epoch(self, epoch: int) -> None:
         """Record at election that ``epoch`` begins at the log's end, before any record (KIP-101).
 
-        Followers learn from it where to cut records of an epoch that this log never had.
+        Followers learn from it where to cut an epoch that this log never had.
         """
         self.mark_replicated()
         # In memory only: an epoch without records separates no logs, and the batches of later ones carry it.
         self.leader_epochs.assign(epoch, self.log_end_offset)
 
     def epoch_end_offset(self, epoch: int, leader_epoch: int) -> tuple[int, int]:
-        """The largest leader epoch not above ``epoch``, and the offset after its last record; (−1, −1) if unknown.
-        ``leader_epoch`` is the current one, with records or without."""
+        """Like :meth:`LeaderEpochs.end_offset`; ``leader_epoch`` may have no records yet."""
         return self.leader_epochs.end_offset(epoch, self.log_end_offset, leader_epoch)
 
     def epoch_of(self, offset: int) -> int:
-        """The leader epoch that wrote ``offset``, −1 if unknown."""
         return self.leader_epochs.epoch_of(offset)
 
     # Group commit
@@ -245,7 +237,7 @@ class PartitionLog:
         return segment.files_with_data() + ([] if snapshot is None else [snapshot])
 
     def retire(self, segments: Iterable[Segment], now_ms: int, replaced_by: Segment | None = None) -> None:
-        """Mark the files of segments that have left the log as deleted, in the given order."""
+        """Mark the files of removed segments as deleted, in the given order."""
         # Renamed at once and removed after a delay, as in Apache Kafka: readers go on in the open files.
         for segment in segments:
             self.budget.forget(segment)
@@ -266,7 +258,6 @@ class PartitionLog:
             self.leader_epochs.changed = False
 
     def expire_producers(self, now_ms: int) -> None:
-        """Remove producers idle for ``producer.id.expiration.ms`` without an open transaction."""
         self.producers.expire(now_ms, self.storage.producer_id_expiration_ms)
 
     def set_topic_id(self, topic_id: TopicId) -> None:
@@ -289,7 +280,6 @@ class PartitionLog:
         self.closed = True
 
     def moved_to(self, directory: str) -> None:
-        """Use the files under the directory's new name."""
         self.directory = directory
         self.snapshots.moved_to(directory)
         for segment in self.segments:

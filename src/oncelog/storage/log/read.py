@@ -25,7 +25,7 @@ from oncelog.storage.segment.segments import Segments
 
 @dataclass(slots=True)
 class Read:
-    """The result of a read. ``chunks`` are whole batches, except the last one, which ``max_bytes`` may cut."""
+    """``chunks`` are whole batches, except the last one, which ``max_bytes`` may cut."""
 
     chunks: list[FileRange]
     size_bytes: int
@@ -39,7 +39,7 @@ class Read:
 
 
 class TimestampOffset(NamedTuple):
-    """A record found by time; ``leader_epoch`` −1 if unknown."""
+    """``leader_epoch`` is −1 if unknown."""
 
     timestamp: int
     offset: int
@@ -66,8 +66,7 @@ def read_batches(
 ) -> Read:
     """Batches from the one with ``offset`` on, within one segment, below the high watermark (or last stable offset).
 
-    ``up_to_log_end``: up to the log end offset, for replicas. ``minimum_one``: at least one whole batch, however large.
-    Raises OffsetOutOfRange.
+    ``up_to_log_end``: for replicas. ``minimum_one``: at least one whole batch, however large. Raises OffsetOutOfRange.
     """
     if not log.log_start_offset <= offset <= log.log_end_offset:
         raise OffsetOutOfRange(offset, log.log_start_offset, log.log_end_offset)
@@ -187,7 +186,7 @@ def search_timestamp(log: PartitionLog, timestamp: int) -> Search:
 
 
 def search_max_timestamp(log: PartitionLog) -> Search:
-    """The first record with the log's largest timestamp, or None. Raises as above."""
+    """The first record with the log's largest timestamp, or None. Raises as :func:`search_timestamp`."""
     segments, max_decompressed_bytes = log.segments, log.storage.max_decompressed_bytes
     for segment in segments:
         if segment.seems_to_hide():

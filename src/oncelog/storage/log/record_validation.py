@@ -1,11 +1,9 @@
 """Validates the records of a client's batch by Apache Kafka's rules, computes the largest timestamp for its header, and
 rebuilds the batch if the topic wants another compression.
 
-A batch of a few kilobytes may decompress to a hundred megabytes, or to millions of records, or one record to millions
-of headers. So output is bounded, and a worker validates large batches in steps (:func:`validate_records`); others are
-validated at once (:func:`validate_at_once`). The append takes the result; nothing changes here.
-
-With ``oncelog.record.validation=headers`` records are inspected only if the topic or the header demands it.
+A batch of a few kilobytes may decompress to a hundred megabytes, or to millions of records or headers. So output is
+bounded, and a worker validates large batches in steps (:func:`validate_records`), others are validated at once
+(:func:`validate_at_once`). The append takes the result; nothing changes here.
 """
 
 from __future__ import annotations
@@ -87,8 +85,8 @@ def validate_at_once(
 ) -> ValidatedRecords:
     """Validate a batch's records without a pause.
 
-    ``room``: a reused buffer for decompression; with it validation takes at most a fraction of a millisecond, and
-    raises TooMuchWork for more. Raises AppendRefused.
+    ``room``: a reused buffer; with it, work beyond a fraction of a millisecond raises TooMuchWork. Raises
+    AppendRefused.
     """
     effort = INT64_MAX
     if room is not None:
@@ -226,7 +224,6 @@ def _bounds(config: LogConfig, now_ms: int) -> tuple[int, int]:
 
 
 def _times_allowed(header: BatchHeader, earliest: int, latest: int, config: LogConfig, now_ms: int) -> bool:
-    """True if every timestamp between ``earliest`` and ``latest`` is accepted."""
     if config.log_append_time:
         return not header.is_log_append_time
     unbounded = config.message_timestamp_before_max_ms == INT64_MAX

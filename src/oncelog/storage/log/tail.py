@@ -9,7 +9,7 @@ KEPT: Final = 256
 
 
 class TailPositions:
-    """Base offsets and positions of the last batches appended to the active segment; contiguous."""
+    """Base offsets and positions of contiguous batches at the end of the active segment."""
 
     __slots__ = ("_offsets", "_positions")
 
@@ -18,7 +18,6 @@ class TailPositions:
         self._positions: list[int] = []
 
     def add(self, base_offset: int, position: int) -> None:
-        """Add a batch that was appended right behind the last one."""
         self._offsets.append(base_offset)
         self._positions.append(position)
         if len(self._offsets) > 2 * KEPT:

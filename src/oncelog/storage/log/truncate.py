@@ -1,16 +1,8 @@
 """Truncates a follower's log: removes the records that its leader does not have.
 
 The caller decides where to cut (KIP-101, KIP-279), never below the high watermark except after an unclean election.
-After a kill or a power cut between two steps, recovery opens the log as a prefix of the old one (after a full
-truncation: as an empty log). Removed records cannot return once others are written in their place. The steps:
-
-1. The checkpoints are lowered to the new end, durably, so that a recovery checks everything written after it.
-2. Segments after the end leave the log, the newest first; their files are deleted later.
-3. The segment that contains the end is cut and synced, and so is its transaction index. It becomes a new object, so
-   that jobs running on the old one are discarded.
-4. Producer state is rolled back to the newest snapshot and the batches after it; later snapshots are removed.
-5. Leader epochs from the end on are removed.
-6. The directory is synced. Only then may records be appended.
+docs/internals/storage.md numbers the steps. After a crash between two of them, recovery opens a prefix of the old log
+(after a full truncation: an empty one); removed records cannot return once others are written in their place.
 """
 
 from __future__ import annotations
@@ -26,11 +18,11 @@ from oncelog.storage.segment.segment import Segment
 
 
 def truncate_to(log: PartitionLog, offset: int, now_ms: int) -> bool:
-    """Cut the log to end at ``offset``, or at the start of the batch that contains it; False if it ends at or before
-    ``offset`` already.
+    """Cut the log to end at ``offset``, or at the start of the batch that contains it; False if it ends there or
+    earlier.
 
-    A log that begins after ``offset`` becomes empty and starts over at ``offset``. Raises OSError: the disk is failing,
-    and the log must be reopened.
+    A log that begins after ``offset`` starts over there, empty. Raises OSError: the disk is failing, and the log must
+    be reopened.
     """
     invariant(not log.closed, "truncation of a closed log", partition=log.partition)
     invariant(offset >= 0, "truncation to a negative offset", partition=log.partition, offset=offset)
@@ -47,6 +39,7 @@ def truncate_to(log: PartitionLog, offset: int, now_ms: int) -> bool:
     end = offset if cut is None else min(offset, cut[1].base_offset)
     lower_start = end if end < log.log_start_offset else None
     durable, watermark = min(log.durable_offset, end), min(log.high_watermark, end)
+    # Step 1: a recovery checks everything that is written after the new end.
     log.checkpoints.before_truncation(log.partition, durable, watermark, lower_start)
     _cut_segments(log, index, end, now_ms)
     _move_end(log, end)
@@ -60,8 +53,7 @@ def truncate_to(log: PartitionLog, offset: int, now_ms: int) -> bool:
 
 
 def truncate_fully_and_start_at(log: PartitionLog, offset: int, now_ms: int) -> None:
-    """Remove all records and all producer state, and start over at ``offset``. Raises OSError: the disk is failing, and
-    the log must be reopened."""
+    """Remove all records and producer state, and start over at ``offset``. Raises OSError as :func:`truncate_to`."""
     invariant(not log.closed, "truncation of a closed log", partition=log.partition)
     new = Segment(log.files, log.directory, offset, 0, log.budget, TEMPORARY)
     new.begin(now_ms)
@@ -92,11 +84,11 @@ def _cut_segments(log: PartitionLog, index: int, end: int, now_ms: int) -> None:
     log.segments.remove(removed)
     log.retire(reversed(removed), now_ms)
     old = log.segments.active
+    # A new object: jobs that run on the old one are discarded.
     log.segments.replace([old], old.cut(end, log.config.index_interval_bytes, now_ms))
 
 
 def _move_end(log: PartitionLog, end: int) -> None:
-    """Bring every offset of the log within its new end."""
     log.log_end_offset = Offset(end)
     log.log_start_offset = min(log.log_start_offset, log.log_end_offset)
     log.high_watermark = min(log.high_watermark, log.log_end_offset)

@@ -77,7 +77,6 @@ class UnsyncedFiles:
         return bool(self._sealed)
 
     def files(self, active: Segment) -> list[OpenFile]:
-        """The files to sync for the log to be durable up to its end."""
         pending: list[OpenFile] = []
         for _, files in self._sealed:
             pending += files
@@ -105,7 +104,6 @@ class UnsyncedFiles:
         self._new.clear()
 
     def synced(self, upto: int) -> None:
-        """Drop the files of records before ``upto``, which are on disk."""
         if self._sealed:
             self._sealed = [(end, files) for end, files in self._sealed if end > upto]
         self._first = False

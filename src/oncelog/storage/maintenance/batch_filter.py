@@ -1,9 +1,8 @@
 """Filters a batch during compaction.
 
-A record is kept if it is the last with its key, or newer than the map; a tombstone until its batch's delete horizon
-(set at its first cleaning to now + ``delete.retention.ms`` and stored in the batch, KIP-534). A batch keeps its offsets
-and sequence range. It stays, empty, if it carries a producer's last sequence or ends the cleaned range. Unchanged
-batches are copied byte for byte.
+A record is kept if it is the last with its key, or newer than the map; a tombstone until its batch's delete horizon,
+set at its first cleaning and stored in the batch (KIP-534). A batch keeps its offsets and sequence range. It stays,
+empty, if it carries a producer's last sequence or ends the cleaned range. Unchanged batches are copied byte for byte.
 """
 
 from __future__ import annotations
@@ -46,11 +45,11 @@ class OffsetMap:
         return len(self._offsets) >= self._limit
 
     def put(self, key: bytes, offset: int) -> None:
-        """Record that ``key`` was written at ``offset``, later than everything before."""
+        """``offset`` is later than everything before."""
         self._offsets[_slot(key)] = offset
 
     def last_offset(self, key: bytes) -> int:
-        """Offset of the last record with ``key``, −1 if unknown."""
+        """−1 if ``key`` is unknown."""
         return self._offsets.get(_slot(key), -1)
 
 
@@ -73,7 +72,7 @@ def limited_records(data: Buffer, header: BatchHeader, max_bytes: int, max_recor
 
 
 class BatchFilter:
-    """Filters one batch after another; ``upper_bound`` ends the cleaned range."""
+    """``upper_bound`` ends the cleaned range."""
 
     def __init__(
         self,
@@ -166,7 +165,6 @@ class BatchFilter:
 def _rebuilt(
     header: BatchHeader, data: bytes, records: list[Record], kept: Sequence[int], delete_horizon_ms: int | None
 ) -> bytearray:
-    """A batch of the records of ``data`` whose indexes are ``kept``."""
     base_timestamp = records[kept[0]].timestamp if delete_horizon_ms is None else delete_horizon_ms
     # Keys, values and headers are copied as bytes: header names need not be valid text.
     tails = list(record_tails(data, header))

@@ -1,8 +1,8 @@
 """Tracks aborted transactions, and markers that still have data, while compaction walks a log.
 
-The rules (KIP-534): data of an aborted transaction is dropped at once. A marker may be dropped if no batch of its
-transaction is left, and only after its delete horizon, so that slow readers see it. The cleaned segment's transaction
-index keeps the aborted transactions whose data was found.
+The rules (KIP-534): data of an aborted transaction is dropped at once; a marker once no batch of its transaction is
+left, but after its delete horizon, so that slow readers see it. The cleaned segment's transaction index keeps the
+aborted transactions whose data was found.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Compacts a log: maps the dirty keys, writes cleaned segments beside the old ones, and swaps them in.
 
-Crash-safe as in Apache Kafka: new files are ``.cleaned`` while they are written (dropped at the next start), synced,
-renamed to ``.swap`` (from here on they count), the old ones to ``.deleted``, and ``.swap`` to the final name;
-``recovery`` completes an interrupted swap. Readers continue in the old files. The worker sees only :class:`Source`
-values, taken on the loop.
+Crash-safe as in Apache Kafka: new files are ``.cleaned`` until they are synced (dropped at the next start), then
+``.swap`` (from here on they count) while the old ones become ``.deleted``; ``recovery`` completes an interrupted swap.
+Readers continue in the old files. The worker sees only :class:`Source` values, taken on the loop.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class Source(NamedTuple):
             )
 
     def read(self, position: int, header: BatchHeader) -> Buffer:
-        """One batch. Raises CorruptBatch if its checksum differs."""
+        """Raises CorruptBatch if the batch's checksum differs."""
         data = self.file.read(position, header.size_bytes)
         if not crc_matches(data, 0, header):
             # A rewrite would give damaged records a valid checksum.
@@ -65,8 +64,6 @@ class Source(NamedTuple):
 
 
 class Compact:
-    """A compaction job; see the module for its crash safety."""
-
     name = COMPACTION
 
     def __init__(self, log: PartitionLog, owner: JobOwner, dirty: Cleanable, now_ms: int) -> None:
@@ -155,7 +152,7 @@ class Compact:
             yield
 
     def _map_batch(self, source: Source, position: int, header: BatchHeader, transactions: WalkedTransactions) -> bool:
-        """Add a batch's keys. False if the map is full."""
+        """False if the map is full."""
         if header.is_control:
             transactions.on_marker(header, self._kind(source, position, header))
         elif not transactions.on_batch(header) and header.last_offset >= self._dirty.first_dirty:
@@ -184,7 +181,6 @@ class Compact:
             raise _LogGone
 
     def _clean(self, group: list[Source], transactions: WalkedTransactions, keep: BatchFilter) -> Iterator[None]:
-        """Write one cleaned segment for a group of neighbours."""
         self._stop_if_gone()
         log = self._log
         base = group[0].segment.base_offset

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 
 class LogMaintenance:
-    """The maintenance of one log, and the owner of its jobs."""
-
     __slots__ = ("_busy", "_compacted_with", "_log", "_uncleanable")
 
     def __init__(self, log: PartitionLog) -> None:

@@ -22,7 +22,6 @@ class IndexBudget:
         self._bytes = 0
 
     def used(self, segment: HoldsIndexes) -> None:
-        """Mark the indexes of ``segment`` as used last."""
         key = id(segment)
         if key in self._held:
             self._held.move_to_end(key)

@@ -20,7 +20,6 @@ class IndexBuilder:
         self._latest = (NO_TIMESTAMP, base_offset)
 
     def add(self, position: int, header: BatchHeader) -> None:
-        """Add the next batch, at ``position``."""
         if header.max_timestamp > self._latest[0]:
             self._latest = (header.max_timestamp, header.last_offset)
         if self.since_entry_bytes > self._interval_bytes:

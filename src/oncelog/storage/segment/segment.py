@@ -32,7 +32,7 @@ _USUAL_DELAY_MS: Final = MINUTE_MS
 
 
 class Segment:
-    """One segment of a log; see the module's rule. ``size_bytes``: length of the valid part of the file."""
+    """``size_bytes``: length of the valid part of the file."""
 
     __slots__ = (
         "_aborted",
@@ -125,7 +125,7 @@ class Segment:
         self._time_index_written = len(self.time_index.data)
 
     def append(self, data: Buffer, last_offset: int, timestamp: int, index_interval_bytes: int) -> int:
-        """Write batches at the end and return their position. ``timestamp`` is their latest."""
+        """Returns the position of the batches. ``timestamp`` is their latest."""
         position = self.file.append((data,))
         self.index_appended(position, len(data), last_offset, timestamp, index_interval_bytes)
         return position
@@ -133,7 +133,7 @@ class Segment:
     def index_appended(
         self, position: int, size: int, last_offset: int, timestamp: int, index_interval_bytes: int
     ) -> None:
-        """Update the indexes for a batch in the file."""
+        """The batch is in the file already."""
         if self.first_timestamp is None and position == 0:
             self.first_timestamp = timestamp
         if timestamp > self.max_timestamp[0]:
@@ -161,7 +161,6 @@ class Segment:
         self._transaction_file.truncate(self._transaction_file.size() - ENTRY_SIZE)
 
     def rewrite_aborted(self) -> None:
-        """Rewrite the transaction index's file from memory."""
         path = self.path(TRANSACTION_INDEX)
         if not self.aborted and self._files.size(path) is None:
             return
@@ -183,13 +182,12 @@ class Segment:
         return files
 
     def is_full(self, more_bytes: int, segment_bytes: int, index_bytes: int) -> bool:
-        """True if ``more_bytes`` do not fit into the file or its indexes."""
         if self.size_bytes > segment_bytes - more_bytes:
             return True
         return len(self.offset_index) >= index_bytes // 8 or len(self.time_index) >= index_bytes // 12 - 1
 
     def has_room_in_indexes(self, entries: int, index_bytes: int) -> bool:
-        """True if both indexes have room for ``entries`` more before the segment is full."""
+        """True if both indexes have room for ``entries`` more."""
         return (
             len(self.offset_index) + entries < index_bytes // 8
             and len(self.time_index) + entries < index_bytes // 12 - 1
@@ -205,7 +203,7 @@ class Segment:
         self._time_index_written = self._write_index(TIME_INDEX, self.time_index.data, self._time_index_written)
 
     def seal(self) -> None:
-        """End appends: indexes are written and may be dropped."""
+        """Indexes are written and may be dropped."""
         self.write_indexes(seal=True)
         self._sealed = True
         self._budget.used(self)
@@ -253,7 +251,7 @@ class Segment:
 
     @property
     def needs_index(self) -> bool:
-        """True if an index file is damaged: lookups are slow until the rebuild."""
+        """An index file is damaged: lookups are slow until the rebuild."""
         return self._damaged
 
     def batches(self, position: int = 0, *, chunk_size: int = LOOKUP_CHUNK) -> Iterator[tuple[int, BatchHeader]]:
@@ -326,8 +324,8 @@ class Segment:
         return self.may_hide(self._files.modified_ms(self.path(LOG)) - _USUAL_DELAY_MS)
 
     def true_max_timestamp(self, max_bytes: int) -> Generator[None, None, tuple[int, int]]:
-        """The correct :attr:`max_timestamp`, from all headers and from the records of batches with an impossible
-        header. Pauses after some megabytes. Changes nothing, so a worker can take it."""
+        """The correct :attr:`max_timestamp`, from all headers and the records of batches with an impossible one. Pauses
+        after some megabytes. Changes nothing, so a worker can take it."""
         largest = self.time_index.last()
         done = 0
         for position, header in self.batches(chunk_size=_HEADERS_CHUNK):
@@ -396,8 +394,7 @@ class Segment:
         return False
 
     def _distrust_index(self) -> None:
-        """Drop an index with a wrong entry: lookups start at the segment's beginning until the rebuild after its
-        sealing."""
+        """Drop an index with a wrong entry: lookups do without until the rebuild after the segment's sealing."""
         self._offset_index, self._index_written, self._damaged = OffsetIndex(self.base_offset), -1, True
 
     def _load_aborted(self) -> list[AbortedTransaction]:
@@ -471,7 +468,6 @@ class Segment:
     # Going away
 
     def rename(self, suffix: str, extensions: tuple[str, ...] = SEGMENT_FILES) -> None:
-        """Give all existing files of the segment another suffix."""
         old = [(self.path(extension), extension) for extension in extensions]
         self._suffix = suffix
         for path, extension in old:
@@ -490,5 +486,4 @@ class Segment:
         self._budget = budget
 
     def moved_to(self, directory: str) -> None:
-        """Use the directory's new name."""
         self._directory = directory

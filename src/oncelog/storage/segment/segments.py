@@ -10,7 +10,7 @@ from oncelog.storage.segment.segment import Segment
 
 
 class Segments:
-    """The segments of a log, at least one once it is open. Base offsets rise strictly."""
+    """At least one segment once the log is open; base offsets rise strictly."""
 
     __slots__ = ("_bases", "_segments", "size_bytes")
 
@@ -43,11 +43,9 @@ class Segments:
         return bisect_right(self._bases, offset) - 1
 
     def sealed(self) -> list[Segment]:
-        """All but the active one."""
         return self._segments[:-1]
 
     def end_of(self, index: int, log_end_offset: int) -> int:
-        """The offset at which the segment after ``index`` begins, or the log ends."""
         return self._bases[index + 1] if index + 1 < len(self._bases) else log_end_offset
 
     def add(self, segment: Segment) -> None:
@@ -66,7 +64,6 @@ class Segments:
             self.size_bytes -= segment.size_bytes
 
     def replace(self, old: Sequence[Segment], new: Segment) -> None:
-        """Replace segments by the compacted one made from them."""
         self.remove(old)
         index = bisect_left(self._bases, new.base_offset)
         self._segments.insert(index, new)

@@ -1,11 +1,10 @@
 """The open transactions of a directory's logs, with their transactional ids and start times.
 
-Producer state has them by producer id and offset, for the last stable offset; operators and the search for hanging
-transactions need the rest. Logs report begins and ends; the node takes new transactions from
-:attr:`OpenTransactions.begun` and decides when ids are written.
+Producer state lacks ids and times, which operators and the search for hanging transactions need. Logs report begins and
+ends; the node takes new transactions from :attr:`OpenTransactions.begun` and decides when ids are written.
 
-Invariant: ``partitions`` holds exactly the open transactions of the producer states of the directory's logs, and no
-partition without one, so that a search need not visit all logs.
+Invariant: ``partitions`` holds exactly the open transactions of the directory's producer states, and no partition
+without one, so that a search need not visit all logs.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class TransactionalLog(Protocol):
 
 
 class OpenTransaction:
-    """A transaction on one partition. ``transactional_id`` is None if unknown (older data)."""
+    """``transactional_id`` is None if unknown (older data)."""
 
     __slots__ = (
         "__weakref__",
@@ -85,8 +84,6 @@ class OpenTransaction:
 
 
 class OpenTransactions:
-    """The open transactions of one data directory; see the module's invariant."""
-
     def __init__(self) -> None:
         self.partitions: dict[TopicPartition, dict[int, OpenTransaction]] = {}
         """Open transactions of each partition by producer id, in the order of their begins."""
@@ -104,7 +101,7 @@ class OpenTransactions:
     # From the logs
 
     def began(self, transaction: OpenTransaction) -> None:
-        """Add a transaction whose first batch was appended, or found in the log."""
+        """The first batch was appended, or found in the log."""
         newest = self._newest.get(transaction.producer_id)
         if newest is not None and newest.transactional_id == transaction.transactional_id:
             transaction.transactional_id = newest.transactional_id  # the same string, once in memory
@@ -113,7 +110,7 @@ class OpenTransactions:
         self.begun.append(transaction)
 
     def named(self, partition: TopicPartition, producer_id: int, transactional_id: str) -> None:
-        """Add the transactional id of a later batch to an open transaction."""
+        """A later batch has the id."""
         transaction = self.get(partition, producer_id)
         if transaction is not None and transaction.transactional_id is None:
             transaction.transactional_id = transactional_id
@@ -146,7 +143,6 @@ class OpenTransactions:
                 transaction.started_ms = entry.started_ms
 
     def ended(self, partition: TopicPartition, producer_id: int) -> None:
-        """End a transaction: its marker was appended."""
         open_here = self.partitions.get(partition)
         if open_here is None:
             return

@@ -21,7 +21,7 @@ class Marker(NamedTuple):
 
 
 def read_marker(header: BatchHeader, data: Buffer, position: int = 0) -> Marker:
-    """The marker in a producer's control batch. Raises CorruptBatch without one."""
+    """Raises CorruptBatch without a marker."""
     for record in read_records(data, position, header, INT32_MAX):
         marker = end_transaction_marker_of(record)
         if marker is None:

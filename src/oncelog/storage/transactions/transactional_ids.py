@@ -1,14 +1,8 @@
-"""The file ``transactional-ids`` of a partition: the owners of its open transactions.
+"""The file ``transactional-ids`` of a partition: the owners of its open transactions
+(docs/internals/hanging-transactions.md).
 
-Producer snapshots, which are Apache Kafka's, know producers by number only. With the transactional id the leader can
-ask the right coordinator about an old transaction (KIP-664 rejects automatic detection for want of it).
-
-Layout: magic, then entries, each with its id in UTF-8 at the end.
-
-An entry applies only to an open transaction of exactly its producer id, epoch and start offset, so stale entries are
-harmless, and a lost file costs names, not data. Entries are appended once a transaction has been open for a while, and
-never synced; nothing is read after damage (a power cut, a torn write). Fetch responses carry entries to followers: a
-failover forgets no id.
+Layout: magic, then entries, each with its id in UTF-8 at the end. Nothing is read after damage; a lost file costs
+names, not data.
 """
 
 from __future__ import annotations

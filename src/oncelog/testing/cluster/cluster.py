@@ -186,7 +186,7 @@ class Cluster(Secured):
         self._apply_cuts()
 
     def leader(self, topic: str, partition: int = 0) -> int | None:
-        """The broker that leads a partition in the newest metadata of any broker, or None."""
+        """The leader in the newest metadata of any broker, or None."""
         metadata = self._newest()
         state = None if metadata is None else metadata.image.partition(TopicPartition(TopicName(topic), partition))
         return None if state is None or state.leader < 0 else state.leader

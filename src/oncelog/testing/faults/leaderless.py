@@ -31,8 +31,6 @@ ASKING_LEADERS: Final = frozenset(
 
 
 class LeaderlessPartitions:
-    """The port without the leadership of some partitions; otherwise the broker's own."""
-
     def __init__(self, port: Partitions, hidden: Collection[TopicPartition]) -> None:
         self._port = port
         self._hidden = hidden
@@ -49,8 +47,6 @@ class LeaderlessPartitions:
 
 
 class LeaderlessCluster:
-    """The port with an image in which some partitions have no leader."""
-
     def __init__(self, port: ClusterView, hidden: Collection[TopicPartition]) -> None:
         self._port = port
         self._hidden = hidden

@@ -65,7 +65,6 @@ def api_names(api: str | Iterable[str] | None) -> frozenset[str] | None:
 
 
 def is_after(when: str) -> bool:
-    """True for ``"after"``, False for ``"before"``. Raises ValueError for anything else."""
     if when not in ("before", "after"):
         raise ValueError(f"when={when!r}: a fault strikes 'before' or 'after' the request takes effect")
     return when == "after"

@@ -19,8 +19,6 @@ _OAUTH: Final = "org.apache.kafka.common.security.oauthbearer."
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user, with the credentials of the broker's kind of security."""
-
     name: str
     password: str | None = field(default=None, repr=False)
     identity: Path | None = None

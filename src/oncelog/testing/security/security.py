@@ -72,8 +72,8 @@ class Security:
                 self._administrate(lambda client: set_password(client, name, secret))
 
     def revoke(self, user: str) -> None:
-        """Remove a user and close its connections. A certificate or token is still accepted, but without
-        permissions."""
+        """Remove a user and close its connections. A password is invalid from now on; a certificate or token is still
+        accepted, but without permissions."""
         self._user(user)
         del self._users[user]
         if self.kind is Kind.SCRAM:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +19,6 @@ from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.offsets import Committed
 from oncelog.client.programs.group import commit_offsets
 from oncelog.records.internal.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
-from oncelog.testing import Broker
 from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.interop.admin.conftest import FAST
@@ -197,9 +195,12 @@ def test_a_static_member_that_is_away(
     assert Cause.STATIC_MEMBER_AWAY not in causes(explain_group(client, group))
 
 
-def classic_member(client: Client, group: str, topic: str, user_data: bytes | None) -> None:
-    """A classic member with both partitions, whose leader it is."""
-    offer = JoinGroupRequestProtocol(name="mine", metadata=encode_subscription(Subscription((at(topic).topic,))))
+def classic_member(
+    client: Client, group: str, topic: str, user_data: bytes | None, *, metadata: bytes | None = None
+) -> None:
+    """A classic member that assigns itself both partitions if it leads. ``metadata``: instead of its subscription."""
+    subscription = encode_subscription(Subscription((at(topic).topic,))) if metadata is None else metadata
+    offer = JoinGroupRequestProtocol(name="mine", metadata=subscription)
     joined = ask(
         client,
         group,
@@ -253,62 +254,3 @@ def test_a_classic_member_that_holds_up_a_mixed_group(
     assert (told.about, told.severity) == ("member classic", Severity.STUCK)
     assert "classic member of a mixed group" in told.sentences[1]
     assert told.evidence["rebalance_timeout_ms"] == MINUTE_MS
-
-
-def test_policies_and_hidden_topics() -> None:
-    """A member that may not describe a topic is not given it, and --principal says why."""
-    with Broker({"group.consumer.migration.policy": "disabled"}, security="scram") as broker:
-        broker.add_user("app")
-        broker.allow("app", "read", group="g")
-        broker.allow("app", "read", topic="seen")
-        with Client(broker.link_servers, config=broker.security.link_config()) as client:
-            for name in ("seen", "seen-not"):
-                create_topic(client, NewTopic(name))
-            config = broker.client_config("app")
-            with Client(broker.bootstrap_servers, config=config) as app:
-                member = Member(app, "g", subscribed_topic_regex="seen.*")
-                member.has(1)
-            report = explain_group(client, "g", principal="User:app")
-            told = the(report, Cause.REGEX_HIDDEN_TOPICS)
-            assert told.severity is Severity.STUCK
-            assert "User:app may not Describe seen-not." in told.sentences
-            classic_member(client, "h", "seen", None)
-            assert "group.consumer.migration.policy of its coordinator is disabled" in " ".join(
-                the(explain_group(client, "h"), Cause.CONVERSION_REFUSED).sentences
-            )
-
-
-def test_an_assignor_that_is_gone_after_a_restart(tmp_path: Path) -> None:
-    with (
-        Broker({"group.consumer.assignors": "uniform,range"}, data_dir=tmp_path) as broker,
-        Client(broker.bootstrap_servers, config=FAST) as client,
-    ):
-        create_topic(client, NewTopic("t", partitions=1))
-        Member(client, "g", subscribed_topic_names=["t"], server_assignor="range").has(1)
-    with (
-        Broker({"group.consumer.assignors": "uniform"}, data_dir=tmp_path) as broker,
-        Client(broker.bootstrap_servers, config=FAST) as client,
-    ):
-        gone = the(explain_group(client, "g"), Cause.ASSIGNOR_NOT_SUPPORTED)
-        assert gone.evidence == {"assignor": "range", "available": "uniform", "members": 1}
-
-
-def test_without_the_log_a_group_that_moves_is_described_twice() -> None:
-    """A guest may describe the group, and not read the log of its coordinator."""
-    with (
-        Broker(security="scram") as broker,
-        Client(broker.link_servers, config=broker.security.link_config()) as client,
-    ):
-        create_topic(client, NewTopic("t", partitions=2))
-        Member(client, "g", subscribed_topic_names=["t"]).has(2)
-        waiting = Member(client, "g", subscribed_topic_names=["t"])
-        wait_until(lambda: [waiting.follow()] and HOLDS in causes(explain_group(client, "g")), "the new target")
-        broker.add_user("guest")
-        broker.allow("guest", "describe", topic="t", group="g")
-        config = broker.client_config("guest")
-        with Client(broker.bootstrap_servers, config=config) as guest:
-            report = explain_group(guest, "g")
-    held = the(report, HOLDS)
-    assert (held.severity, held.since_ms) == (Severity.RISK, None)
-    assert held.sentences[2] == "It had to give them up 6 s before, too."
-    assert report.happened == []

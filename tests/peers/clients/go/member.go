@@ -15,7 +15,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-const mostRecords = 50
+const (
+	mostRecords      = 50
+	outputPartitions = 4
+)
 
 // dialog is a conversation with the drill: a line of JSON, which is answered before the program goes on.
 type dialog struct {
@@ -36,7 +39,8 @@ func (one *dialog) tell(key string, value any) string {
 	return answer
 }
 
-// runMember is a member of a consumer group, see tests/cluster/member_process.py: `member TOPIC GROUP PROTOCOL SESSION_MS`.
+// runMember is a member of a consumer group, see tests/cluster/member_process.py: `member TOPIC GROUP PROTOCOL SESSION_MS`,
+// with `OUTPUT TRANSACTIONAL_ID TIMEOUT_MS` one that commits in transactions (tests/cluster/transactional_members.py).
 func runMember(address string, words []string) {
 	topic, group, protocol := words[0], words[1], words[2]
 	session, err := time.ParseDuration(words[3] + "ms")
@@ -55,6 +59,10 @@ func runMember(address string, words []string) {
 	}
 	if protocol == "consumer" {
 		options = append(options, kgo.ServerSideBalancer())
+	}
+	if len(words) > 4 {
+		transact(options, drill, topic, words[4:])
+		return
 	}
 	consumer, err := kgo.NewClient(options...)
 	must(err, "client")
@@ -99,4 +107,63 @@ func step(consumer *kgo.Client, drill *dialog, topic string) map[int32]int64 {
 			}
 		})
 	return acknowledged
+}
+
+// givenUp is the exit code of a member whose producer is of no use any more.
+const givenUp = 3
+
+// transact takes records, writes their results and commits their offsets, one transaction after the other. The records of one that is aborted are taken again.
+func transact(options []kgo.Opt, drill *dialog, topic string, words []string) {
+	output, id := words[0], words[1]
+	timeout, err := time.ParseDuration(words[2] + "ms")
+	must(err, "timeout")
+	session, err := kgo.NewGroupTransactSession(append(options,
+		kgo.TransactionalID(id), kgo.TransactionTimeout(timeout), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ProducerLinger(time.Millisecond))...)
+	must(err, "session")
+	defer session.CloseAllowingRebalance()
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		records := session.PollRecords(ctx, mostRecords).Records()
+		cancel()
+		committed := map[int32]int64{}
+		if len(records) > 0 {
+			committed, err = transaction(session, drill, records, output, id)
+			if err != nil {
+				fmt.Fprintf(os.Stderr, "franz-go: %v\n", err)
+				os.Exit(givenUp)
+			}
+		}
+		session.AllowRebalance()
+		if drill.tell("committed", committed) == "close\n" {
+			return
+		}
+	}
+}
+
+// transaction returns the offsets that were committed, or none.
+func transaction(
+	session *kgo.GroupTransactSession, drill *dialog, records []*kgo.Record, output, id string,
+) (map[int32]int64, error) {
+	if err := session.Begin(); err != nil {
+		return nil, err
+	}
+	taken, offsets := [][]int64{}, map[int32]int64{}
+	for _, record := range records {
+		taken = append(taken, []int64{int64(record.Partition), record.Offset})
+		offsets[record.Partition] = record.Offset + 1
+	}
+	drill.tell("taken", taken)
+	var failures kgo.FirstErrPromise
+	for _, record := range records {
+		value := fmt.Sprintf("%d:%d %s go %d", record.Partition, record.Offset, id, os.Getpid())
+		session.Produce(context.Background(),
+			&kgo.Record{Topic: output, Partition: record.Partition % outputPartitions, Value: []byte(value)}, failures.Promise())
+	}
+	isComplete := failures.Err() == nil
+	hasCommitted, err := session.End(context.Background(), kgo.TransactionEndTry(isComplete))
+	if err != nil || !hasCommitted {
+		return map[int32]int64{}, err
+	}
+	return offsets, nil
 }

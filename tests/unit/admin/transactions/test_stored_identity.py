@@ -8,6 +8,7 @@ import pytest
 
 from oncelog.admin.transactions.stored_identity import EndAction, Evidence, IdentityState, PastTransaction, judge
 from oncelog.admin.transactions.transactional_ids import TransactionRow
+from oncelog.base.transaction_verdicts import NEVER_TIMES_OUT
 from oncelog.client.machine.transaction_values import StoredTransaction
 from tests.unit.admin.transactions.samples import HERE
 
@@ -35,7 +36,9 @@ def ended(past: PastTransaction, committed: bool) -> PastTransaction:
         (row("PrepareCommit", 4), (V2,), IdentityState.COMMITTING, "nothing refuse"),
         (row("PrepareAbort", 4), (V2,), IdentityState.ABORTING, "refuse nothing"),
         (row("PrepareEpochFence", 4), (V1,), IdentityState.ABORTING, "refuse nothing"),
-        (row("CompleteCommit"), (), IdentityState.COMMITTED, "nothing refuse"),
+        (row("CompleteCommit"), (ended(V1, True),), IdentityState.COMMITTED, "nothing refuse"),
+        (row("CompleteCommit"), (), IdentityState.AMBIGUOUS, "refuse refuse"),
+        (row("CompleteAbort"), (), IdentityState.ABORTED, "refuse nothing"),
         (row("CompleteCommit", 4), (ended(V2, True),), IdentityState.COMMITTED, "nothing refuse"),
         (row("CompleteAbort", 4), (ended(V1, False),), IdentityState.ABORTED, "refuse nothing"),
         (row("Empty", start_ms=None), (), IdentityState.EMPTY, "nothing nothing"),
@@ -94,6 +97,28 @@ def test_the_time_it_was_stored_tells_the_open_one_from_a_later_one() -> None:
     assert "a later transaction is open under the same identity" in told.reason
     ended_later = judge(Evidence(STORED, row("CompleteCommit", start_ms=3_000), (), STORED_AT))
     assert ended_later.state is IdentityState.LATER
+
+
+def test_ends_that_differ_make_the_identity_ambiguous() -> None:
+    past = (ended(V1._replace(start_ms=500), False), ended(V1, True))
+    assert judge(Evidence(STORED, row("CompleteCommit"), past)).state is IdentityState.AMBIGUOUS
+    assert judge(Evidence(STORED, row("CompleteCommit"), past, STORED_AT)).state is IdentityState.COMMITTED
+    assert judge(Evidence(STORED, row("CompleteCommit"), past, 600)).state is IdentityState.ABORTED
+    alike = (ended(V1._replace(start_ms=500), True), ended(V1, True))
+    assert judge(Evidence(STORED, row("CompleteCommit"), alike)).state is IdentityState.COMMITTED
+    assert judge(Evidence(STORED, row("CompleteCommit"), (), STORED_AT)).state is IdentityState.COMMITTED
+
+
+def test_a_v2_identity_names_one_transaction_whatever_the_clocks_say() -> None:
+    ahead = judge(Evidence(STORED, replace(ROW, start_ms=3_000), (V2._replace(start_ms=3_000),), STORED_AT))
+    assert (ahead.state, ahead.may_name_another) == (IdentityState.OPEN, False)
+    used = (ended(V2, True), V2._replace(start_ms=3_000))
+    assert judge(Evidence(STORED, replace(ROW, start_ms=3_000), used, STORED_AT)).state is IdentityState.COMMITTED
+
+
+def test_a_prepared_transaction_may_have_been_taken_over() -> None:
+    prepared = replace(ROW, producer_epoch=4, timeout_ms=NEVER_TIMES_OUT)
+    assert "a new instance may have taken over" in judge(Evidence(STORED, prepared)).reason
 
 
 def test_v2_clients_leave_no_race() -> None:

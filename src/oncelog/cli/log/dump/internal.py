@@ -135,7 +135,6 @@ def _consumer_group_record(key: consumer_group_records.Key, value: bytes | None)
 
 
 def _classic_member(classic: ClassicMemberValue | None) -> dict[str, Any] | None:
-    """The fields of a member of the classic protocol, with the topics of its offers."""
     if classic is None:
         return None
     offers = [{"name": offer.name, "topics": _topics_offered(offer.metadata)} for offer in classic.protocols]

@@ -51,7 +51,7 @@ class UpgradeType(IntEnum):
 
 
 class FeatureUpdate(NamedTuple):
-    """A requested level. ``upgrade_type`` is the code in the request, valid or not."""
+    """``upgrade_type`` is the code in the request, valid or not."""
 
     feature: str
     level: int
@@ -61,7 +61,7 @@ class FeatureUpdate(NamedTuple):
 def update_features(
     image: ClusterImage, broker_id: BrokerId, updates: Sequence[FeatureUpdate]
 ) -> Decided[FeatureUpdate]:
-    """Set all levels or none; on failure the only outcome is the first refusal."""
+    """Set all levels or none; the only outcome of a failure is the first refusal."""
     levels = dict(image.features)
     for update in updates:
         reason = _refusal(levels.get(update.feature, 0), broker_id, update, image.brokers.values())

@@ -3,14 +3,12 @@
 Rules:
 1. One directory, one broker. A live registration with the same directory id belongs to a dead process, because this
    process holds the directory's lock; the same commit replaces it. With another directory, the id is in use.
-2. A broker whose directory may lack records that others rely on is fenced until the controller has removed it from all
-   in-sync sets. This is so if the directory is not the one its id had before, or its last run was not the last
-   registration, or that run ended uncleanly with acknowledged records not yet on disk. The broker's record keeps this
-   over restarts.
-3. A broker that has lost known partitions' records to damage leaves their in-sync sets in the same commit. It stays in
-   the others: another broker may have lost records there. It is fenced if the partitions do not fit one commit.
-4. ``min.insync.replicas`` belongs to the cluster, never to one broker (KIP-966), because every leader must judge by the
-   same value. A cluster without one, new or from an earlier version, takes it from the first broker that joins.
+2. A broker is fenced if its directory is new or may lack records (:func:`_may_lack_records`) that others rely on, until
+   the controller has removed it from all in-sync sets. The broker's record keeps this over restarts.
+3. A broker that has lost known partitions' records to damage leaves their in-sync sets in the same commit, or is fenced
+   if they do not fit it. It stays in the others: another broker may have lost records there.
+4. ``min.insync.replicas`` belongs to the cluster, never to one broker (KIP-966), because every leader must judge alike.
+   A cluster without one, new or from an earlier version, takes it from the first broker that joins.
 """
 
 from __future__ import annotations
@@ -60,8 +58,6 @@ class BrokerIdInUse(RegistrationRefused):
 
 
 class Registration(NamedTuple):
-    """A broker that joins, and its address for clients."""
-
     broker_id: BrokerId
     host: str
     port: int
@@ -85,16 +81,15 @@ class Registration(NamedTuple):
     features: Mapping[str, FeatureRange] = SUPPORTED_FEATURES
 
     def again(self) -> Registration:
-        """The registration of the same process in a new session, where the state left by its last run no longer
-        matters.
-        """
+        """The registration of the same process in a new session, where the state left by its last run does not
+        matter."""
         return self._replace(was_clean=True, lost=(), last_epoch=UNKNOWN_BROKER_EPOCH)
 
 
 def register(
     image: ClusterImage, broker: Registration, now_ms: int, features: Mapping[str, int] = INITIAL_FEATURES
 ) -> list[Operation]:
-    """Operations by which a broker joins; it becomes controller if none is alive. Raises RegistrationRefused."""
+    """The broker becomes controller if none is alive. Raises RegistrationRefused."""
     _check_cluster(image, broker)
     _check_format(image, broker.tree_formats)
     if reason := unsupported_feature(image.features, broker.features):
@@ -153,7 +148,6 @@ def _check_format(image: ClusterImage, formats: TreeFormats) -> None:
 
 
 def _replaced(image: ClusterImage, broker: Registration) -> list[Operation]:
-    """Operations that remove the registration of the directory's dead process."""
     registered = image.brokers.get(broker.broker_id)
     if registered is None:
         return []
@@ -218,7 +212,6 @@ def _may_lack_records(broker: Registration, record: BrokerRecord | None) -> bool
 
 
 def _others_rely_on(image: ClusterImage, broker_id: BrokerId) -> bool:
-    """True if a partition with other replicas relies on this broker's records."""
     return any(
         len(partition.replicas) > 1 and broker_id in (*partition.isr, *partition.elr)
         for topic in image.topics.values()

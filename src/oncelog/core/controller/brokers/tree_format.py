@@ -1,12 +1,8 @@
 """The format of the coordination tree: decides which brokers may join during an upgrade of oncelog.
 
-Rules:
-1. ``/oncelog/format`` has the tree's format; a tree without it has the first. A broker joins only if it supports that
-   format, and its registration lists the formats it supports.
-2. The controller raises the format when every live broker supports the next one, in a commit that no registration can
-   interleave. Until then nothing is written that an earlier version would misread, or would drop when rewriting a node.
-   So both versions work side by side, and a downgrade is possible.
-3. The format never falls: afterwards brokers of the earlier version are refused, with a message that says what to do.
+docs/internals/cluster-tree.md has the rules. The controller raises the format in a commit that no registration can
+interleave. Until then nothing is written that an earlier version would misread, or drop when rewriting a node: both
+versions work side by side, and a downgrade is possible. The format never falls.
 """
 
 from __future__ import annotations
@@ -30,9 +26,7 @@ def write_format(image: ClusterImage, tree_format: int) -> Operation:
 
 
 def raise_format(image: ClusterImage) -> list[Operation]:
-    """The controller's commit that raises the format to the highest that all live brokers support; empty if it is
-    already.
-    """
+    """The controller's commit that raises the format to the highest that all live brokers support, or an empty list."""
     brokers = image.brokers.values()
     common = min((broker.tree_formats.newest for broker in brokers), default=image.tree_format)
     if common <= image.tree_format or any(broker.tree_formats.oldest > common for broker in brokers):

@@ -1,7 +1,7 @@
 """Decisions about access control lists: create entries, delete those that a filter matches.
 
 A large change is several commits, and every list is whole after each. A decision names the versions of its lists and
-checks that no list's node was deleted since (``acl_nodes.LITERAL_ACLS``). Concurrent changes of a list both succeed,
+checks that no list's node was deleted since (``acl_nodes.LITERAL_ACLS``): concurrent changes of a list both succeed,
 one after the other. Messages are those of Apache Kafka 4.3; limits that it does not have are ours.
 """
 
@@ -57,7 +57,6 @@ def _name(code: ResourceType | Operation) -> str:
 
 
 def refusal_of(binding: AclBinding) -> Refusal | None:
-    """The reason to reject such an entry, or None."""
     pattern, entry = binding
     if pattern.resource_type is ResourceType.CLUSTER and pattern.name != CLUSTER_NAME:
         return _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
@@ -106,9 +105,7 @@ def matching(image: ClusterImage, matches: Callable[[AclBinding], bool], limit: 
 
 
 def create_acls(image: ClusterImage, bindings: Sequence[AclBinding]) -> Decided[bool]:
-    """Create a prefix of ``bindings`` that fits one commit. An outcome is True if the entry is new, False if it
-    existed.
-    """
+    """Create a prefix of ``bindings`` that fits one commit. An outcome is True if the entry is new."""
     lists = _Lists(image)
     room = MAX_ACLS - acl_count(image)
     outcomes: list[bool | Refusal] = []
@@ -156,7 +153,6 @@ class _Lists:
         return binding.entry in self._list(binding.pattern)
 
     def may_grow(self, binding: AclBinding) -> bool:
-        """True if the binding's list has room for it."""
         # Fills in the list's size.
         self._list(binding.pattern)
         return self._bytes[binding.pattern] + entry_bytes(binding.entry) <= MAX_LIST_BYTES

@@ -55,14 +55,14 @@ QuotaEntity = tuple[tuple[str, str | None], ...]
 
 
 class QuotaAlteration(NamedTuple):
-    """Quotas to set for an entity; None removes one."""
+    """None removes a quota."""
 
     entity: QuotaEntity
     changes: Sequence[tuple[str, float | None]]
 
 
 def quota_entity(named: Sequence[tuple[str, str | None]]) -> QuotaEntity:
-    """The entity of a request, each type once with its last name, in Apache Kafka's order."""
+    """The entity of a request, in Apache Kafka's order; of each type the last name counts."""
     by_type = dict(named)
     ordered = [(kind, by_type.pop(kind)) for kind in _TYPES if kind in by_type]
     return (*ordered, *by_type.items())
@@ -84,7 +84,6 @@ def alter_client_quotas(image: ClusterImage, alterations: Sequence[QuotaAlterati
 
 
 def duplicate_refusal(entity: QuotaEntity) -> Refusal:
-    """The refusal of an entity that appears twice, or with a key twice."""
     entries = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in entity)
     return Refusal(ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity ClientQuotaEntity(entries={{{entries}}})")
 
@@ -160,7 +159,7 @@ def _check_value(keys: Mapping[str, _Kind], key: str, value: float) -> None:
 
 
 def _text(value: float) -> str:
-    """A quota as stored: a whole number without a fraction, as Apache Kafka's tools show it."""
+    """A whole number is stored without a fraction, as Apache Kafka's tools show it."""
     if value < INT64_MAX and value == int(value):
         return str(int(value))
     return canonical(value) or ""

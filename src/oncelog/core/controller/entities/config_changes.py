@@ -45,7 +45,7 @@ class ChangeType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """The change of one key. ``type`` is the code in the request, valid or not."""
+    """``type`` is the code in the request, valid or not."""
 
     key: str
     value: str | None
@@ -67,7 +67,7 @@ def repeated_resources(alterations: Iterable[Alteration]) -> set[Resource]:
 
 
 def alteration_bytes(image: ClusterImage, alteration: Alteration) -> int:
-    """The approximate size of an alteration in a commit: the present node and the new values."""
+    """The approximate size in a commit: the present node and the new values."""
     resource = alteration.resource
     topic = image.topics.get(TopicName(resource.name)) if resource.type == ConfigResourceType.TOPIC else None
     before = () if topic is None else topic.configs.items()
@@ -86,9 +86,8 @@ def alter_configs(
     alterations: Sequence[Alteration],
     repeated: Collection[Resource] = (),
 ) -> Decided[None]:
-    """Decide each alteration; a refused one does not affect the others. Resources named more than once are refused;
-    ``repeated`` has those of other parts of the request.
-    """
+    """Decide each alteration; a refused one does not affect the others. Resources named more than once, here or in
+    ``repeated`` (other parts of the request), are refused."""
     twice = {*repeated, *repeated_resources(alterations)}
     operations: list[Operation] = []
     outcomes: list[Refusal | None] = []
@@ -110,7 +109,7 @@ def alter_configs(
 
 
 def _end_eligibility(image: ClusterImage, operations: Sequence[Operation]) -> list[Operation]:
-    """Operations that clear eligible leaders where ``operations`` make the in-sync set full."""
+    """Clear eligible leaders where ``operations`` make the in-sync set full."""
     names = [name for name, topic in image.topics.items() if any(partition.elr for partition in topic.partitions)]
     if not names:
         return []

@@ -28,7 +28,6 @@ def write_entities(image: ClusterImage, configs: Mapping[ClientEntity, Mapping[s
 def _missing_parents(
     image: ClusterImage, user: str, configs: Mapping[ClientEntity, Mapping[str, str]], made: set[str]
 ) -> list[Operation]:
-    """Creates the parent nodes of a user's client ids."""
     owner = ClientEntity(user)
     operations: list[Operation] = []
     if owner not in image.client_entities:

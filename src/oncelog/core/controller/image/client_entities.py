@@ -1,7 +1,6 @@
 """Users, client ids and addresses with configs of their own: quotas (KIP-13, 55, 257, 612) and SCRAM credentials.
 
-The nodes are those of Apache Kafka in ZooKeeper: ``/config/users/U``, ``/config/clients/C``,
-``/config/users/U/clients/C``, ``/config/ips/I``. Names are sanitised like Apache Kafka's. The default entity is
+Nodes and sanitised names are Apache Kafka's in ZooKeeper (docs/quotas.md, "Storage"). The default entity is
 ``<default>``, which a sanitised name cannot be.
 """
 

@@ -2,14 +2,14 @@
 
 Rules:
 
-1. An image is immutable; ``apply`` makes the next one. The same code loads a whole tree and follows single changes, so
-   that a restarted broker sees exactly what a running one does.
-2. An image has the versions of the nodes it was read from. Decisions use them as expected versions, so a decision on an
-   outdated image cannot be committed.
+1. An image is immutable; ``apply`` makes the next one. The same code loads a whole tree, so that a restarted broker
+   sees exactly what a running one does.
+2. An image has the versions of the nodes it was read from. Decisions expect them, so one on an outdated image cannot be
+   committed.
 3. A topic exists if its node does; its partitions and its config are committed together with it.
 
-``derived`` caches results of pure functions of the image (such as a listing of all topics) and is dropped with it.
-Results that depend on one topic (``remembered``) live until the topic or a broker changes.
+``derived`` caches results of pure functions of the image and is dropped with it. Results that depend on one topic
+(``remembered``) live until the topic or a broker changes.
 """
 
 from __future__ import annotations
@@ -48,8 +48,6 @@ def is_alive(brokers: Brokers, broker_id: BrokerId) -> bool:
 
 @dataclass(frozen=True)
 class ClusterImage:
-    """The metadata of the cluster, immutable."""
-
     topics: Mapping[TopicName, TopicImage] = field(default_factory=dict)
     topic_names: Mapping[TopicId, TopicName] = field(default_factory=dict)
     brokers: Mapping[BrokerId, BrokerImage] = field(default_factory=dict)
@@ -119,7 +117,7 @@ class ClusterImage:
         return configs.get("", _NOTHING_SET).configs, configs.get(str(broker_id), _NOTHING_SET).configs
 
     def apply(self, changes: Iterable[Change | TreeNode]) -> ImageDelta:
-        """The next image and the differences. Raises ``layout.DamagedFact`` for a node that cannot be read."""
+        """Raises ``layout.DamagedFact`` for a node that cannot be read."""
         return _Replay(self).run(changes)
 
 
@@ -145,7 +143,6 @@ EMPTY_IMAGE: Final = ClusterImage()
 
 
 def load_image(nodes: Iterable[TreeNode]) -> ClusterImage:
-    """The image of a whole tree from ``Coordination.subtree("/")``."""
     return EMPTY_IMAGE.apply(nodes).image
 
 
@@ -155,7 +152,7 @@ def configs_of(image: ClusterImage, entity: ClientEntity) -> Mapping[str, str]:
 
 
 def changes_of(operations: Sequence[Operation]) -> list[Change]:
-    """The changes that a successful commit of ``operations`` makes. All of them must name expected versions."""
+    """The changes that a commit of ``operations``, all with expected versions, makes."""
     changes = []
     for operation in operations:
         if isinstance(operation, Create):

@@ -8,7 +8,7 @@ from oncelog.core.controller.image.cluster_image import ClusterImage, ImageDelta
 
 
 def delta_between(old: ClusterImage, new: ClusterImage) -> ImageDelta:
-    """The changes for a broker that moves from ``old`` to ``new``. A topic with another id is a different topic."""
+    """A topic with another id is a different topic."""
     created: list[TopicName] = []
     altered: list[TopicName] = []
     configs: list[TopicName] = []

@@ -1,8 +1,7 @@
 """The layout of the coordination tree: the path of each node and the JSON it holds.
 
-The layout is Apache Kafka's in ZooKeeper (``spec/distribution-1.0.txt``), so that a tree looks familiar. Nodes that
-Kafka does not have are below ``/oncelog``. An unreadable node raises ``DamagedFact``: the tree is ours, so this is
-never a peer's mistake.
+The layout is Apache Kafka's in ZooKeeper (``spec/distribution-1.0.txt``); nodes that Kafka does not have are below
+``/oncelog``. An unreadable node raises ``DamagedFact``: the tree is ours, so this is never a peer's mistake.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ DEFAULT_BROKER: Final = "<default>"
 
 
 class DamagedFact(Exception):
-    """A node of the tree cannot be decoded; the message has its path."""
+    """The message has the node's path."""
 
     def __init__(self, path: str, value: bytes) -> None:
         super().__init__(f"node {path} of the coordination tree is damaged: cannot decode {value[:200]!r}")
@@ -180,7 +179,7 @@ def read_topic(path: str, value: bytes) -> tuple[TopicId, list[Assignment]]:
 
 
 def is_foreign_topic(path: str, value: bytes) -> bool:
-    """True for a topic's node without an id, as tools before Kafka 2.8 write it directly into the tree."""
+    """True for a topic's node without an id, as tools before Kafka 2.8 write it."""
     return b'"topic_id"' not in value and isinstance(loads(path, value).get("partitions"), dict)
 
 
@@ -211,7 +210,7 @@ _NO_REPLICAS: Final = Assignment(())
 
 
 def read_state(path: str, value: bytes, version: int, assignment: Assignment = _NO_REPLICAS) -> PartitionImage:
-    """A partition from its state node, with the replicas of ``assignment``, which are in the topic's node."""
+    """The replicas of ``assignment`` are in the topic's node."""
     facts = loads(path, value)
     try:
         isr, elr = facts["isr"], facts.get("elr")
@@ -366,7 +365,7 @@ def read_broker_record(path: str, value: bytes, version: int) -> tuple[BrokerId,
 
 
 def node_name(name: str, safe: str = "") -> str:
-    """A user-chosen name as a node's name: percent-encoded except for letters, digits, ``.-_~`` and ``safe``."""
+    """Percent-encodes all but letters, digits, ``.-_~`` and ``safe``."""
     # ZooKeeper treats "." and ".." as path steps, and quote leaves them unencoded.
     return _DOTS.get(name) or quote(name, safe=safe)
 

@@ -25,7 +25,7 @@ class Assignment(NamedTuple):
 
 
 class PartitionImage(NamedTuple):
-    """A partition with its leader and leader epoch. ``version`` is the version of its state node."""
+    """``version`` is the version of the partition's state node."""
 
     leader: BrokerId
     leader_epoch: LeaderEpoch
@@ -51,7 +51,7 @@ class PartitionImage(NamedTuple):
 
 
 class TopicImage(NamedTuple):
-    """A topic. ``version`` and ``config_version`` are the versions of its nodes."""
+    """``version`` and ``config_version`` are the versions of the topic's nodes."""
 
     name: TopicName
     topic_id: TopicId
@@ -129,7 +129,7 @@ class BrokerImage(NamedTuple):
 
 
 class BrokerRecord(NamedTuple):
-    """The persistent record of a broker's registrations. ``version`` rises with each of them."""
+    """``version`` rises with each registration of the broker."""
 
     directory_id: str
     epoch: int

@@ -53,7 +53,6 @@ class TopicReplay:
         self._drafts: dict[TopicName, _Draft] = {}
 
     def change(self, path: str, value: bytes | None, version: int) -> None:
-        """Record the new state of a topic's node or of a partition's state node."""
         parts = path[_TOPIC_PREFIX:].split("/")
         draft = self._draft(TopicName(parts[0]))
         if len(parts) == 4:
@@ -112,7 +111,6 @@ class TopicReplay:
 
 
 def _settle(name: TopicName, draft: _Draft) -> TopicImage | None:
-    """The topic that a draft describes, None if it does not exist."""
     before = draft.before
     old = before.partitions if before is not None else ()
     if draft.assignments is not None and draft.topic_id is not None:
@@ -132,7 +130,7 @@ def _settle(name: TopicName, draft: _Draft) -> TopicImage | None:
 
 
 def _with_states(old: tuple[PartitionImage, ...], states: Mapping[int, PartitionImage]) -> tuple[PartitionImage, ...]:
-    """The partitions of a topic with an unchanged node: only those with a new state are rebuilt."""
+    """Only partitions with a new state are rebuilt."""
     partitions = list(old)
     for index, state in states.items():
         if index < len(old):

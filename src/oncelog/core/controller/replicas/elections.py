@@ -1,8 +1,7 @@
 """Voluntary elections: those that operators request (KIP-183, KIP-460), and the return to preferred leaders.
 
 A preferred election makes the first replica leader if it is alive and in sync. An unclean election gives a leaderless
-partition any live replica, if possible an in-sync or eligible one; the operator accepts the loss of records that
-replica lacks. Each election raises the leader epoch.
+partition any live replica, if possible an in-sync or eligible one, and may lose records.
 """
 
 from __future__ import annotations
@@ -35,9 +34,7 @@ class ElectionType(IntEnum):
 def elect(
     image: ClusterImage, election: ElectionType, partitions: Sequence[tuple[TopicName, int]]
 ) -> Decided[BrokerId]:
-    """Elect a leader for each partition that needs one; the outcome is the new leader. A repeated partition is elected
-    once.
-    """
+    """The outcome is the new leader. A repeated partition is elected once."""
     changes: dict[TopicName, dict[int, PartitionImage]] = {}
     outcomes: list[BrokerId | Refusal] = []
     for name, index in partitions:
@@ -70,7 +67,7 @@ def has_unpreferred_leader(partition: PartitionImage, brokers: Brokers) -> bool:
 def rebalance(
     image: ClusterImage, topics: Iterable[TopicImage], limit_bytes: int = COMMIT_BYTES
 ) -> list[list[Operation]]:
-    """The controller's commits that return up to ``MAX_REBALANCED`` partitions to their preferred leaders."""
+    """Commits that return up to ``MAX_REBALANCED`` partitions to their preferred leaders."""
     brokers = image.brokers
     changes: dict[TopicName, dict[int, PartitionImage]] = {}
     left = MAX_REBALANCED
@@ -94,7 +91,7 @@ def _find(image: ClusterImage, name: TopicName, index: int) -> tuple[TopicImage,
 def _elected(
     image: ClusterImage, election: ElectionType, topic: TopicImage, partition: PartitionImage
 ) -> PartitionImage:
-    """The partition after its election. Raises Refused."""
+    """Raises Refused."""
     brokers = image.brokers
     if election is ElectionType.UNCLEAN:
         # An unclean election must never replace a working leader.

@@ -28,7 +28,7 @@ def has_controller(image: ClusterImage) -> bool:
 
 
 def claim_controller(image: ClusterImage, broker_id: BrokerId, now_ms: int) -> list[Operation]:
-    """Operations by which a broker becomes controller, in the next controller epoch, when none is alive."""
+    """A broker becomes controller, in the next controller epoch, when none is alive."""
     operations: list[Operation] = [counted(image, layout.CONTROLLER_EPOCH, image.controller_epoch + 1)]
     left = image.versions.get(layout.CONTROLLER)
     # A controller presumed dead may have left its ephemeral node, which disappears with its session.
@@ -47,7 +47,7 @@ def counted(image: ClusterImage, path: str, number: int) -> Operation:
 def settle_partitions(
     image: ClusterImage, topics: Iterable[TopicName], unclean_of: UncleanOf, limit_bytes: int = COMMIT_BYTES
 ) -> list[list[Operation]]:
-    """The controller's commits that give every partition of the topics a leader, if possible."""
+    """Commits that give every partition of the topics a leader, if possible."""
     changes: dict[TopicName, dict[int, PartitionImage]] = {}
     for name in topics:
         # The topic may have been deleted meanwhile.
@@ -60,7 +60,6 @@ def settle_partitions(
 
 
 def settled_partitions(image: ClusterImage, topic: TopicImage, unclean_of: UncleanOf) -> dict[int, PartitionImage]:
-    """The partitions of a topic that have to change, in their new state."""
     brokers = image.brokers
     rules = rules_of(image, topic, unclean_of)
     changed = {}
@@ -76,7 +75,7 @@ def rules_of(image: ClusterImage, topic: TopicImage, unclean_of: UncleanOf) -> E
 
 
 def end_fencing(image: ClusterImage, unclean_of: UncleanOf, now_ms: int) -> list[Operation]:
-    """Operations that end the fencing of brokers, once no replica set relies on records they may lack."""
+    """Ends the fencing of brokers, once no replica set relies on records they may lack."""
     fenced = [broker for broker in image.brokers.values() if broker.fenced]
     # While a set still relies on a fenced broker, it must not be trusted with its records.
     if not fenced or any(settled_partitions(image, topic, unclean_of) for topic in image.topics.values()):
@@ -105,9 +104,8 @@ def begin_controlled_shutdown(image: ClusterImage, broker_id: BrokerId, now_ms: 
 
 
 def report_full_disk(image: ClusterImage, broker_id: BrokerId, now_ms: int, *, full: bool) -> list[Operation]:
-    """Operations by which a broker reports that its disk is full or has room again; none if nothing changes, or no
-    other broker can lead.
-    """
+    """Operations by which a broker reports that its disk is full or has room again; none if nothing changes or no other
+    broker can lead."""
     broker = image.brokers.get(broker_id)
     others = any(other.may_lead for other in image.brokers.values() if other.broker_id != broker_id)
     if broker is None or broker.has_full_disk is full or (full and not others):
@@ -129,9 +127,8 @@ def may_stop(image: ClusterImage, broker_id: BrokerId, unclean_of: UncleanOf) ->
 
 
 def end_registration(image: ClusterImage, broker: BrokerImage) -> list[Operation]:
-    """Operations that end the registration of an unreachable broker. Always safe: if it is alive, this fences it and it
-    registers again.
-    """
+    """Operations that end the registration of an unreachable broker. Always safe: a live one is fenced and registers
+    again."""
     registered = image.brokers.get(broker.broker_id)
     # The broker has registered again: this registration is over already.
     if registered is None or registered.epoch != broker.epoch:

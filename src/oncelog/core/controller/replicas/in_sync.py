@@ -19,8 +19,7 @@ from oncelog.core.controller.replicas.replica_sets import min_insync_replicas, w
 
 def may_be_in_sync(image: ClusterImage, replica: BrokerId, broker_epoch: int) -> bool:
     """True if a follower that fetched in registration ``broker_epoch`` (−1: unknown) may join: that one is current, and
-    the broker is neither fenced nor stopping.
-    """
+    the broker neither fenced nor stopping."""
     broker = image.brokers.get(replica)
     return broker is not None and broker.may_lead and broker_epoch in (UNKNOWN_BROKER_EPOCH, broker.epoch)
 
@@ -28,9 +27,8 @@ def may_be_in_sync(image: ClusterImage, replica: BrokerId, broker_epoch: int) ->
 def change_in_sync(
     image: ClusterImage, partition: TopicPartition, in_sync: Sequence[BrokerId], leader_epoch: int
 ) -> list[Operation] | None:
-    """The commit that makes ``in_sync`` the in-sync set; None if the image has another leader epoch or lacks a broker
-    involved.
-    """
+    """The commit that changes the in-sync set; None if the image has another leader epoch or lacks a broker
+    involved."""
     current = image.partition(partition)
     if current is None or current.leader_epoch != leader_epoch:
         return None

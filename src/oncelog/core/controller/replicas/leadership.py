@@ -2,13 +2,13 @@
 
 Invariants:
 1. A leader is alive, not fenced, in the in-sync set, and in the registration it was elected in. Only a partition's
-   single replica keeps leading over a restart, since no other could have led meanwhile.
+   single replica leads on after a restart, since no other could have led.
 2. Only a member of the in-sync set is elected; if none is alive, an eligible leader; if the topic allows unclean
    elections, any live replica.
-3. The last members of the in-sync set stay in it when they die: one of them has to come back ("last replica
-   standing"). A replica with a new directory has none of the log and does not count, unless it is the only one.
-4. The leader epoch rises with each election, when a leader is lost, and when a reassignment removes a replica: its late
-   requests then have an old epoch. Nothing else raises it.
+3. The last members of the in-sync set stay in it when they die: one of them has to come back ("last replica standing").
+   A replica with a new directory has none of the log and does not count, unless it is the only one.
+4. The leader epoch rises with each election, the loss of a leader, and a reassignment that removes a replica, whose
+   late requests then have an old epoch. Nothing else raises it.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class ElectionRules(NamedTuple):
 def settled(partition: PartitionImage, brokers: Brokers, rules: ElectionRules) -> PartitionImage:
     """The partition adjusted to these live brokers; the same object if nothing changes.
 
-    Dead, fenced and stopping brokers leave the in-sync set if others remain, a completed reassignment ends, and a
-    missing leader is elected.
+    Dead, fenced and stopping brokers leave the in-sync set if others remain; completed reassignments end, and missing
+    leaders are elected.
     """
     if is_settled(partition, brokers):
         return partition
@@ -114,7 +114,7 @@ def finished_reassignment(partition: PartitionImage, brokers: Brokers) -> Partit
 
 
 def without_removed(before: PartitionImage, after: PartitionImage) -> PartitionImage:
-    """``after`` in a new epoch, if it lost a replica of ``before`` and no election raised the epoch."""
+    """``after`` in a new epoch, if it lost a replica of ``before`` in the same epoch."""
     if after.leader_epoch > before.leader_epoch or set(before.replicas) <= set(after.replicas):
         return after
     return after._replace(leader_epoch=LeaderEpoch(before.leader_epoch + 1))

@@ -1,9 +1,7 @@
 """Places new partitions on brokers, and creates their nodes.
 
-Partitions go round-robin over brokers that may lead, starting at a place given by the topic's random id, so that many
-small topics spread evenly. The first replica leads, and the others follow in the round. Each lap they start one broker
-further on, which spreads the followers of one broker's partitions over all others. Replicas are on as many racks as
-possible. Manual assignments are validated like Apache Kafka does.
+Partitions go round-robin over brokers that may lead. The first replica leads, and the others follow in the round, on as
+many racks as possible. Manual assignments are validated like Apache Kafka does.
 """
 
 from __future__ import annotations
@@ -24,9 +22,8 @@ Replicas = tuple[BrokerId, ...]
 
 
 def place(image: ClusterImage, topic_id: TopicId, first: int, count: int, replication_factor: int) -> list[Replicas]:
-    """Replicas of partitions ``first`` to ``first + count``. Absent brokers are used if live ones are too few; their
-    replicas come into sync on return. Raises Refused if there are too few of both.
-    """
+    """Replicas of partitions ``first`` to ``first + count``. Absent brokers, whose replicas come into sync on return,
+    are used if live ones are too few. Raises Refused if there are too few of both."""
     brokers = _round([broker for broker in image.brokers.values() if broker.may_lead])
     absent = _absent(image)
     _check_factor(replication_factor, len(brokers), len(absent))
@@ -78,7 +75,6 @@ def more_replicas(image: ClusterImage, replicas: Replicas, start: int, replicati
 
 
 def _round(brokers: Sequence[BrokerImage]) -> list[BrokerImage]:
-    """The brokers in id order, alternating between racks."""
     racks: dict[str, list[BrokerImage]] = {}
     for broker in sorted(brokers, key=lambda broker: broker.broker_id):
         racks.setdefault(broker.rack or "", []).append(broker)
@@ -90,6 +86,7 @@ def _replicas(brokers: Sequence[BrokerImage], place_in_round: int, lap: int, rep
     leader = brokers[place_in_round % count]
     if replication_factor == 1:
         return (leader.broker_id,)
+    # Each lap starts one broker further on, which spreads the followers of one broker's partitions over all others.
     others = [brokers[(place_in_round + 1 + (lap + step) % (count - 1)) % count] for step in range(count - 1)]
     return (leader.broker_id, *_spread([leader], others, replication_factor - 1))
 
@@ -109,7 +106,7 @@ def _spread(present: Sequence[BrokerImage], others: Sequence[BrokerImage], count
 
 
 def check_replicas(image: ClusterImage, replicas: Sequence[int], replication_factor: int | None) -> Replicas:
-    """Validate a manual assignment of one partition; its brokers may be down. Raises Refused."""
+    """Validate a manual assignment; its brokers may be down. Raises Refused."""
     start = "The manual partition assignment includes "
     if not replicas:
         raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, start + "an empty replica list.")
@@ -132,7 +129,7 @@ def check_replicas(image: ClusterImage, replicas: Sequence[int], replication_fac
 
 
 def check_can_lead(image: ClusterImage, partition: int, replicas: Replicas) -> None:
-    """Raise Refused unless one of a new partition's replicas can lead."""
+    """Raises Refused."""
     if not any(_may_lead(image, replica) for replica in replicas):
         raise Refused(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -147,9 +144,7 @@ def _may_lead(image: ClusterImage, replica: BrokerId) -> bool:
 
 
 def partition_nodes(image: ClusterImage, topic: TopicName, first: int, assignment: Sequence[Replicas]) -> list[Create]:
-    """Nodes of new partitions from ``first`` at epoch 0: replicas that may lead are in sync, and the first of them
-    leads.
-    """
+    """Nodes of new partitions at epoch 0: replicas that may lead are in sync, and the first of them leads."""
     operations = []
     for partition, replicas in enumerate(assignment, first):
         operations.append(Create(layout.partition_path(topic, partition), b""))

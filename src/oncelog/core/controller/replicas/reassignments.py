@@ -27,7 +27,7 @@ from oncelog.core.controller.replicas.placement import check_replicas
 
 
 class Reassignment(NamedTuple):
-    """The target replicas of a partition; None cancels a reassignment."""
+    """None cancels a reassignment."""
 
     topic: TopicName
     partition: int
@@ -69,7 +69,7 @@ def reassigning(topic: TopicImage) -> Iterator[tuple[int, PartitionImage]]:
 
 
 def begun(partition: PartitionImage, target: Sequence[BrokerId]) -> PartitionImage:
-    """The partition with a reassignment to ``target``, replacing another one."""
+    """A reassignment to ``target`` replaces another one."""
     # Replicas still being added by the other reassignment lack records: they stay in adding.
     complete = set(partition.replicas).difference(partition.adding)
     removing = tuple(sorted(set(partition.replicas).difference(target)))

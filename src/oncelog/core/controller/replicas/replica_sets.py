@@ -34,9 +34,8 @@ def is_full(isr: Sequence[BrokerId], replicas: Sequence[BrokerId], min_isr: int)
 def with_isr(
     partition: PartitionImage, isr: Iterable[BrokerId], min_isr: int, lost: Iterable[BrokerId] = ()
 ) -> PartitionImage:
-    """The partition with another in-sync set and the resulting eligible leaders. ``lost`` replicas may lack records
-    they had: they are never eligible.
-    """
+    """The partition with another in-sync set and the resulting eligible leaders, without ``lost`` replicas, which may
+    lack records they had."""
     in_sync = tuple(isr)
     if is_full(in_sync, partition.replicas, min_isr):
         return partition._replace(isr=in_sync, elr=())
@@ -55,9 +54,8 @@ def described_sets(partition: PartitionImage, brokers: Brokers) -> tuple[list[in
 
 
 def without_stale_eligible(partition: PartitionImage, min_isr: int) -> PartitionImage:
-    """The partition after ``min.insync.replicas`` became ``min_isr``: eligible leaders are dropped if the set is now
-    full, because the high watermark may pass them.
-    """
+    """The partition after ``min.insync.replicas`` became ``min_isr``: a full set ends eligibility, because the high
+    watermark may move."""
     if partition.elr and is_full(partition.isr, partition.replicas, min_isr):
         return partition._replace(elr=())
     return partition

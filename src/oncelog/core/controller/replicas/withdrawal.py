@@ -1,9 +1,8 @@
 """Removes replicas with damaged records from in-sync sets.
 
-They lack what the others have, so they are not eligible leaders either (KIP-966). A leader hands the partition over in
-the same commit that elects another member. A broker that finds damage at start leaves only the affected sets, in the
-commit in which it registers. If no other replica has the records nothing changes: the partition continues with the
-sound ones.
+They are not eligible leaders either (KIP-966). A leader hands the partition over in the commit that elects another
+member. A broker that finds damage at start leaves only the affected sets, in the commit in which it registers. If no
+other replica has the records the partition continues with the sound ones.
 """
 
 from __future__ import annotations
@@ -21,9 +20,8 @@ from oncelog.core.controller.replicas.replica_sets import min_insync_replicas, w
 
 
 def withdrawn(image: ClusterImage, partition: TopicPartition, leader_epoch: int) -> list[Operation]:
-    """The commit by which the leader of ``leader_epoch`` hands over a partition and leaves its in-sync set; empty if
-    the image has another leader epoch or no other replica may lead.
-    """
+    """The commit by which the leader of ``leader_epoch`` hands over and leaves the in-sync set; empty if the image has
+    another leader epoch or no other replica may lead."""
     current = image.partition(partition)
     if current is None or current.leader_epoch != leader_epoch or current.leader not in image.brokers:
         return []
@@ -49,7 +47,7 @@ def withdrawn(image: ClusterImage, partition: TopicPartition, leader_epoch: int)
 def without_lost(
     image: ClusterImage, broker_id: BrokerId, lost: Collection[TopicPartition]
 ) -> dict[TopicName, dict[int, PartitionImage]]:
-    """The partitions, by topic and index, that change because a broker has lost their records."""
+    """The partitions that change because a broker has lost their records."""
     changes: dict[TopicName, dict[int, PartitionImage]] = {}
     for partition in sorted(lost):
         current = image.partition(partition)

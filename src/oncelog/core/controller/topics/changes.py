@@ -40,7 +40,7 @@ def free(_topic: TopicName, _partitions: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create; −1: the broker's default. ``assignments`` are (partition, brokers)."""
+    """−1: the broker's default. ``assignments`` are (partition, brokers)."""
 
     name: str
     partitions: int = -1
@@ -51,7 +51,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class MorePartitions:
-    """Partitions to add up to ``count``; without ``assignments`` the broker places them."""
+    """Without ``assignments`` the broker places the partitions up to ``count``."""
 
     name: str
     count: int
@@ -60,8 +60,6 @@ class MorePartitions:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """A topic in its state after the commit."""
-
     name: TopicName
     topic_id: TopicId
     assignment: Sequence[Replicas]
@@ -81,8 +79,7 @@ def create_topics(
     charge: Charge = free,
 ) -> Decided[CreatedTopic]:
     """Create each topic if possible. Names must be distinct. ``beside``: topics created earlier by the same request,
-    whose names may collide with these.
-    """
+    for collisions of names."""
     if exceeds_max_partitions(config, topics):
         return Decided([], [TOO_MANY_PARTITIONS for _ in topics])
     # Collisions are computed only if a name may collide: listing all topics costs time.
@@ -104,7 +101,6 @@ def create_topics(
 
 
 def exceeds_max_partitions(config: BrokerConfig, topics: Sequence[NewTopic]) -> bool:
-    """True if the topics together have more partitions than one request may create."""
     default = int(config.get("num.partitions"))
     total = sum(
         len(topic.assignments) if topic.assignments else default if topic.partitions == -1 else max(0, topic.partitions)
@@ -193,7 +189,6 @@ def _topic_nodes(image: ClusterImage, topic: CreatedTopic) -> list[Operation]:
 
 
 def delete_topics(image: ClusterImage, topics: Sequence[TopicImage]) -> list[Operation]:
-    """Operations that delete topics with their configs."""
     operations: list[Operation] = []
     deletions = image.versions.get(layout.DELETED_TOPICS)
     if topics and deletions is not None:
@@ -217,7 +212,7 @@ def delete_topics(image: ClusterImage, topics: Sequence[TopicImage]) -> list[Ope
 def create_partitions(
     image: ClusterImage, topics: Sequence[MorePartitions], charge: Charge = free
 ) -> Decided[TopicName]:
-    """Add partitions to each topic if possible. Names must be distinct."""
+    """Names must be distinct."""
     operations: list[Operation] = []
     outcomes: list[TopicName | Refusal] = []
     added = 0

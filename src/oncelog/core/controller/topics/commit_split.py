@@ -1,7 +1,6 @@
-"""Splits the creation and deletion of topics that do not fit one commit. Sizes are upper bounds, not counts.
+"""Splits the creation and deletion of topics that do not fit one commit (``MAX_COMMIT_BYTES``). Sizes are upper bounds.
 
-A tree limits the size of a commit (``MAX_COMMIT_BYTES``). Many topics become several commits of whole topics. A topic
-too large for one commit is created with its first partitions and then grown, like CreatePartitions does, and deleted by
+Commits have whole topics. A topic too large for one is created with its first partitions and then grown, and deleted by
 removing its last partitions first. The cluster is consistent at each point.
 """
 
@@ -31,7 +30,6 @@ T = TypeVar("T")
 
 
 def partitions_per_commit(name: str, replication_factor: int) -> int:
-    """The number of a topic's partitions that one commit can create."""
     return max(1, COMMIT_BYTES // _partition_bytes(name, replication_factor))
 
 
@@ -62,9 +60,7 @@ def _partition_bytes(name: str, replication_factor: int) -> int:
 
 
 def batches(items: Sequence[T], size_of: Callable[[T], int], most: int) -> Iterator[Sequence[T]]:
-    """The items in order, in batches of at most ``most`` items that fit one commit; an oversized item is a batch by
-    itself.
-    """
+    """Batches of at most ``most`` items, in order, that fit one commit; an oversized item is a batch by itself."""
     batch: list[T] = []
     size = 0
     for item in items:
@@ -86,9 +82,8 @@ def first_part(topic: NewTopic, partitions: int) -> NewTopic:
 
 
 def last_partitions_deleted(image: ClusterImage, topic: TopicImage) -> list[Operation]:
-    """Operations that remove some of the last partitions of a topic to be deleted, which then have no leader; empty
-    once the rest fits one commit.
-    """
+    """Operations that remove some of a deleted topic's last partitions, which then have no leader; empty once the rest
+    fits one commit."""
     at_once = partitions_per_commit(topic.name, 1)
     left = [index for index, partition in enumerate(topic.partitions) if partition.version != ABSENT]
     # From the end, so that the rest is a topic with partitions 0 to n.

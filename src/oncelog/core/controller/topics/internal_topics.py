@@ -1,8 +1,8 @@
 """The broker's internal topics: their replication factor, and their growth when brokers join.
 
 A cluster starts with one broker and internal topics with one replica. Unless the operator has configured a number, they
-grow with the cluster to Apache Kafka's default of three, by ordinary reassignments with leaders on all brokers in turn.
-The transaction log then also gets its default min.insync.replicas.
+grow to Apache Kafka's default of three by ordinary reassignments. The transaction log then also gets its default
+min.insync.replicas.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def transaction_log_min_isr(image: ClusterImage, config: BrokerConfig) -> int:
 
 
 def grow(image: ClusterImage, config: BrokerConfig, limit_bytes: int = COMMIT_BYTES) -> list[list[Operation]]:
-    """The controller's commits that add missing replicas of internal topics."""
+    """Commits that add missing replicas of internal topics."""
     changes: dict[TopicName, dict[int, PartitionImage]] = {}
     for name, key in REPLICATION_FACTOR_KEYS.items():
         topic = image.topics.get(name)
@@ -73,7 +73,7 @@ def _grown(image: ClusterImage, topic: TopicImage, factor: int) -> dict[int, Par
 
 
 def _grown_min_isr(image: ClusterImage, config: BrokerConfig) -> Operation | None:
-    """The operation that raises the transaction log's min.insync.replicas after its growth from one broker."""
+    """Raises the transaction log's min.insync.replicas after its growth from one broker."""
     topic = image.topics.get(TRANSACTION_STATE)
     min_isr = int(config.get(MIN_ISR_KEY))
     if topic is None or topic.configs.get(MIN_INSYNC_REPLICAS) != "1" or min_isr == 1:

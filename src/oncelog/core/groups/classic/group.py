@@ -1,17 +1,7 @@
 """A classic group: members, parked requests and the chosen protocol. It has no timers and writes no records.
 
-Invariants (``check()`` tests them after every step of the property tests; they are quoted by number):
-
-G1  There is a leader exactly when there are members, and the leader is one of them.
-G2  ``static_members`` maps the instance id of every static member to its member id, and nothing else.
-G3  A pending member (it has an id but has not joined yet) is not a member.
-G4  ``awaiting_join`` is the number of members with a parked JoinGroup; only PreparingRebalance parks any.
-G5  Only CompletingRebalance parks a SyncGroup.
-G6  In Empty and Dead there are no members; in CompletingRebalance and Stable there are.
-G7  In CompletingRebalance and Stable a protocol is chosen and every member supports it.
-G8  ``pending_syncs`` are members, and there are some only in CompletingRebalance and Stable.
-G9  A generation never falls.
-G10 ``supporters`` counts for every protocol the members that offer it. (A request may name tens of thousands.)
+Invariants G1 to G9 are in docs/internals/groups.md. G10: ``supporters`` counts for every protocol the members that
+offer it. (A request may name tens of thousands.)
 """
 
 from __future__ import annotations
@@ -88,7 +78,7 @@ class ClassicMember:
 
     @property
     def waits(self) -> bool:
-        """True if a parked request proves that the member is alive, so that its session cannot expire."""
+        """True if a parked request proves that the member is alive."""
         return not self.is_new and (self.join_token is not None or self.sync_token is not None)
 
     def protocol_names(self) -> set[str]:
@@ -111,7 +101,7 @@ def size_of(protocols: tuple[Protocol, ...]) -> int:
 
 
 class ClassicGroup:
-    """A classic group of a shard. Members, static members and pending members keep their order of arrival."""
+    """Members, static members and pending members keep their order of arrival."""
 
     __slots__ = (
         "awaiting_join",
@@ -158,7 +148,6 @@ class ClassicGroup:
         self.previous_state, self.state, self.state_timestamp_ms = self.state, following, now_ms
 
     def add(self, member: ClassicMember, join_token: int | None) -> None:
-        """Add a member, with its parked JoinGroup if any."""
         invariant(member.member_id not in self.members, "a member joined twice", member=member.member_id)
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = member.member_id
@@ -170,7 +159,7 @@ class ClassicGroup:
         self.park_join(member, join_token)
 
     def remove(self, member_id: MemberId) -> None:
-        """Remove a member or pending member. If it led, the first remaining member leads."""
+        """Remove a member or pending member. If it led, the first remaining one leads."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self.park_join(member, None)
@@ -184,7 +173,7 @@ class ClassicGroup:
         self.pending_syncs.pop(member_id, None)
 
     def replace_static(self, group_instance_id: str, new_member_id: MemberId) -> ClassicMember:
-        """Give a static member a new id in the same position. Returns the member with the new id."""
+        """Give a static member a new id in the same position."""
         old_member_id = self.static_members[group_instance_id]
         old = self.members[old_member_id]
         invariant(
@@ -237,7 +226,7 @@ class ClassicGroup:
         return self.awaiting_join == len(self.members) and not self.pending_joins
 
     def refusal_for(self, member_id: MemberId, group_instance_id: str | None) -> ErrorCode:
-        """NONE if the ids name a member; else the error: unknown, or another process has the instance id."""
+        """NONE if the ids name a member, else the error."""
         if group_instance_id is not None:
             holder = self.static_members.get(group_instance_id)
             if holder is None:
@@ -285,7 +274,7 @@ class ClassicGroup:
         return max(votes, key=votes.__getitem__)
 
     def next_generation(self, now_ms: int) -> None:
-        """End the join phase: increment the generation and enter CompletingRebalance, or Empty without members."""
+        """Enter CompletingRebalance, or Empty without members."""
         self.generation += 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.update_subscriptions()
@@ -293,7 +282,7 @@ class ClassicGroup:
         self.pending_syncs.clear()
 
     def update_subscriptions(self) -> None:
-        """Set ``subscribed_topics`` from the members' metadata, if the protocol type is known."""
+        """Set ``subscribed_topics`` if the protocol type is known."""
         self.subscribed_topics = None
         if self.protocol_type != CONSUMER_PROTOCOL:
             return
@@ -322,7 +311,7 @@ class ClassicGroup:
         ]
 
     def described_members(self) -> list[MemberDescription]:
-        """The members for DescribeGroups; metadata only if Stable, as in Apache Kafka."""
+        """Metadata only if Stable, as in Apache Kafka."""
         stable = self.state is GroupState.STABLE
         return [
             MemberDescription(

@@ -1,7 +1,7 @@
 """Decisions on JoinGroup, SyncGroup, Heartbeat and LeaveGroup for the groups of one shard.
 
 Checks are in Apache Kafka's order, so that a request with two faults gets the same error code. Handlers reject empty
-group ids. A parked request has no reply in its GroupDecision; a later one releases its token.
+group ids. A parked request has no reply in its GroupDecision.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from oncelog.core.groups.settings import GroupSettings
 
 
 class MemberDecisions:
-    """Decides requests of members. ``groups`` is the shard's own mapping."""
+    """``groups`` is the shard's own mapping."""
 
     def __init__(self, groups: dict[GroupId, ClassicGroup], settings: GroupSettings, rebalance: Rebalance) -> None:
         self._groups = groups
@@ -43,7 +43,7 @@ class MemberDecisions:
         return self._settings.min_session_timeout_ms <= timeout_ms <= self._settings.max_session_timeout_ms
 
     def join(self, request: JoinRequest, token: int, now_ms: int) -> GroupDecision:
-        """JoinGroup. Replies JoinReply, at once or at the end of the join phase."""
+        """Replies JoinReply, at once or at the end of the join phase."""
         if not self.allows_session_timeout(request.session_timeout_ms):
             return GroupDecision(reply=JoinReply(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
         group = self._groups.get(request.group_id)
@@ -159,7 +159,6 @@ class MemberDecisions:
     def _update(
         self, group: ClassicGroup, member: ClassicMember, request: JoinRequest, token: int | None, out: GroupDecision
     ) -> None:
-        """Replace a member's protocols and time-outs, and park its JoinGroup."""
         if member.join_token is not None and member.join_token != token:
             # The client has given up on the earlier request; a caller that still waits may retry.
             out.released.append((member.join_token, JoinReply(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)))
@@ -171,10 +170,9 @@ class MemberDecisions:
     def _replace_static(
         self, group: ClassicGroup, request: JoinRequest, instance_id: str, token: int, now_ms: int, out: GroupDecision
     ) -> None:
-        """Replace the member id of a restarted static member and fence the old one.
+        """Replace the member id of a restarted static member, which keeps its assignment, and fence the old one.
 
-        A stable group does not rebalance (KIP-345) unless the chosen protocol would change. The new id is logged first,
-        and the member keeps its assignment.
+        A stable group does not rebalance (KIP-345) unless the chosen protocol would change. The new id is logged first.
         """
         old = group.members[group.static_members[instance_id]]
         undo = UndoStaticReplacement(
@@ -214,7 +212,7 @@ class MemberDecisions:
         self._rebalance.end_session(group, old.member_id)
 
     def sync(self, request: SyncRequest, token: int, now_ms: int) -> GroupDecision:
-        """SyncGroup. Replies SyncReply, at once or when the leader's assignment is in the log."""
+        """Replies SyncReply, at once or when the leader's assignment is in the log."""
         group = self._groups.get(request.group_id)
         if group is None or group.state is GroupState.EMPTY:
             return GroupDecision(reply=SyncReply(ErrorCode.UNKNOWN_MEMBER_ID))
@@ -311,7 +309,6 @@ def _continuing_reply(
 
 
 def _sync_refusal(group: ClassicGroup, request: SyncRequest) -> ErrorCode:
-    """NONE if the SyncGroup matches the generation and phase, else the error."""
     refusal = group.refusal_for(request.member_id, request.group_instance_id)
     if refusal is not ErrorCode.NONE:
         return refusal

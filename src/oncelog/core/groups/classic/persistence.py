@@ -1,7 +1,6 @@
 """Encodes classic groups as records of ``__consumer_offsets``, and decodes them.
 
-Soft state (parked requests, pending members, timers, protocols not chosen) is not written. A group loaded in the middle
-of a rebalance is the group of the generation before.
+Soft state is not written: a group loaded in the middle of a rebalance is the group of the generation before.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ def group_record(
 def group_value(
     group: ClassicGroup, assignment: Mapping[MemberId, bytes] | None = None, *, blank: bool = False
 ) -> GroupMetadataValue:
-    """The value of ``group_record``."""
     members = () if blank else tuple(_member_metadata(group, member, assignment) for member in group.members.values())
     return GroupMetadataValue(
         protocol_type="" if blank else group.protocol_type or "",

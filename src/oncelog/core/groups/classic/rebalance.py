@@ -1,8 +1,8 @@
 """The two phases of a rebalance, and the deadlines of a group shard; ``states`` explains the phases.
 
 All functions change the soft state of one group at once and add records and replies to a decision. Group metadata is
-written at three points only: when the leader has sent the assignment (``membership``), when a static member gets a new
-id, and when the join phase ends without members.
+written at three points only: with the leader's assignment (``membership``), with a static member's new id, and when the
+join phase ends without members.
 """
 
 from __future__ import annotations
@@ -58,14 +58,13 @@ class Rebalance:
         self._timers.schedule(TimerKey(TimerKind.SESSION, group.group_id, member.member_id), now_ms + timeout_ms)
 
     def start_pending_session(self, group: ClassicGroup, member_id: MemberId, deadline_ms: int) -> None:
-        """Set the deadline for a pending member to join with its id."""
         self._timers.schedule(TimerKey(TimerKind.SESSION, group.group_id, member_id), deadline_ms)
 
     def end_session(self, group: ClassicGroup, member_id: MemberId) -> None:
         self._timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, member_id))
 
     def session_expired(self, group: ClassicGroup, member_id: MemberId, now_ms: int, out: GroupDecision) -> None:
-        """Remove a member whose session has expired, unless a parked request proves that it is alive."""
+        """Remove a member unless a parked request proves that it is alive."""
         if member_id in group.pending_joins:
             group.remove(member_id)
             self.complete_if_all_joined(group, now_ms, out)
@@ -95,7 +94,7 @@ class Rebalance:
             self.complete_unless_initial(group, now_ms, out)
 
     def prepare(self, group: ClassicGroup, now_ms: int, out: GroupDecision) -> None:
-        """Start a rebalance. The first one of an empty group is delayed for more members."""
+        """The first rebalance of an empty group is delayed for more members."""
         if group.state is GroupState.COMPLETING_REBALANCE:
             self.drop_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, now_ms, out)
         # The sync phase, if one was running, is void: all members have to rejoin.
@@ -113,17 +112,16 @@ class Rebalance:
             self._start_join_timer(group, now_ms)
 
     def complete_unless_initial(self, group: ClassicGroup, now_ms: int, out: GroupDecision) -> None:
-        """Complete the join phase if all have joined; only its delay completes the initial one."""
+        """Only its delay completes the initial join phase."""
         if group.previous_state is not GroupState.EMPTY:
             self.complete_if_all_joined(group, now_ms, out)
 
     def complete_if_all_joined(self, group: ClassicGroup, now_ms: int, out: GroupDecision) -> None:
-        """Complete the join phase, if the group is in it and no member is missing."""
         if group.state is GroupState.PREPARING_REBALANCE and group.all_joined():
             self._complete(group, now_ms, out)
 
     def join_phase_expired(self, group: ClassicGroup, now_ms: int, out: GroupDecision) -> None:
-        """End the join phase at its deadline: repeat the initial delay if members joined meanwhile, else complete."""
+        """Repeat the initial delay at its deadline if members joined meanwhile, else complete the join phase."""
         if group.state is not GroupState.PREPARING_REBALANCE:
             return
         delay_ms, remaining_ms = self._initial_delays.get(group.group_id, (0, 0))
@@ -173,13 +171,13 @@ class Rebalance:
         self._timers.schedule(TimerKey(TimerKind.SYNC, group.group_id), now_ms + group.rebalance_timeout_ms())
 
     def sync_arrived(self, group: ClassicGroup, member_id: MemberId) -> None:
-        """Record a member's SyncGroup; the last one cancels the sync deadline."""
+        """The last SyncGroup cancels the sync deadline."""
         group.pending_syncs.pop(member_id, None)
         if not group.pending_syncs:
             self._timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
 
     def sync_phase_expired(self, group: ClassicGroup, now_ms: int, out: GroupDecision) -> None:
-        """End the sync phase at its deadline: remove members without a SyncGroup and rebalance the others."""
+        """Remove members without a SyncGroup at the deadline and rebalance the others."""
         if not group.pending_syncs:
             return
         for member_id in list(group.pending_syncs):
@@ -188,7 +186,7 @@ class Rebalance:
         self.prepare(group, now_ms, out)
 
     def drop_assignments(self, group: ClassicGroup, error: ErrorCode, now_ms: int, out: GroupDecision) -> None:
-        """Discard the generation's assignment and answer parked SyncGroups with ``error``."""
+        """Answers parked SyncGroups with ``error``."""
         for member in group.members.values():
             member.assignment = b""
         self.answer_syncs(group, lambda _: SyncReply(error), now_ms, out)
@@ -212,7 +210,7 @@ class Rebalance:
 
 
 def current_generation_reply(group: ClassicGroup, member_id: MemberId, *, skip_assignment: bool = False) -> JoinReply:
-    """The JoinGroup reply for the current generation; the leader's includes the members."""
+    """The leader's reply includes the members."""
     return JoinReply(
         ErrorCode.NONE,
         member_id,

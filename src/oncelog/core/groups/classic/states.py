@@ -1,21 +1,9 @@
 """The states of a classic consumer group, the events that change them, and the table of transitions.
 
-The protocol (KIP-62 and before; static members KIP-345, member ids KIP-394). A rebalance has two phases. In the
-*join* phase (PreparingRebalance) every member's JoinGroup is parked until all have arrived or the rebalance time-out
-passes; then the generation rises by one, one member becomes leader, and all are answered. In the *sync* phase
-(CompletingRebalance) every member's SyncGroup is parked until the leader sends the assignment. Once that is in the log,
-all are answered and the group is Stable.
-
-The states, and the requests that may be parked in them:
-
-* Empty: no members; possibly offsets. Nothing is parked. Pending members, which have an id but have not rejoined yet,
-  may exist in every state.
-* PreparingRebalance: members may have a parked JoinGroup. The join timer runs.
-* CompletingRebalance: members may have a parked SyncGroup, never a JoinGroup. The sync timer runs.
-* Stable: the generation's assignment is in the log. Nothing is parked.
-* Dead: removed from its shard, or the shard was unloaded. Nothing refers to it.
-
-Members, bytes and time are elsewhere; ``group`` has the numbered invariants.
+A rebalance has two phases (KIP-62; static members KIP-345, member ids KIP-394). The *join* phase (PreparingRebalance)
+parks every JoinGroup until all members have sent one or the rebalance time-out passes; then the generation rises and a
+leader is chosen. The *sync* phase (CompletingRebalance) parks every SyncGroup until the leader's assignment is in the
+log. Pending members, which have an id but have not joined yet, may exist in every state. See docs/internals/groups.md.
 """
 
 from __future__ import annotations
@@ -27,12 +15,11 @@ from oncelog.base.invariant import invariant
 
 
 class GroupState(Enum):
-    """A state, by Apache Kafka's name in DescribeGroups and ListGroups."""
-
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
+    # Removed from its shard, or the shard was unloaded: nothing refers to the group.
     DEAD = "Dead"
 
 

@@ -1,8 +1,7 @@
-"""Classic members in a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup (KIP-848).
+"""Classic members in a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup
+(docs/internals/consumer-groups.md).
 
-For such a member the coordinator is the leader: a generation is the member's epoch, JoinGroup is the heartbeat that
-tells subscription and owned partitions, SyncGroup fetches the assignment, and Heartbeat tells when to join again. No
-request waits. ``group`` is a consumer group with members; a JoinGroup into an empty one makes it classic.
+No request waits. ``group`` is a consumer group with members; a JoinGroup into an empty one makes it classic.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ def decide_join(
 
 
 def decide_sync(group: ConsumerGroup, request: SyncRequest, topics: Topics) -> ConsumerDecision[SyncReply]:
-    """Decide a SyncGroup. Raises Refused."""
+    """Raises Refused."""
     member, classic = _classic_member(group, request.member_id, request.group_instance_id, request.generation)
     if request.protocol_type not in (None, CONSUMER_PROTOCOL):
         raise Refused(
@@ -176,7 +175,7 @@ def _subscription(request: JoinRequest) -> tuple[Subscription, PartitionsByTopic
 def _joining_member(
     group: ConsumerGroup, request: JoinRequest, member_id: MemberId, decision: JoinDecision
 ) -> ConsumerMember:
-    """The member that joins, as it was before. Raises Refused."""
+    """The member as it was before. Raises Refused."""
     instance_id = request.group_instance_id
     if instance_id is None:
         return group.members.get(member_id) or ConsumerMember(member_id)
@@ -250,7 +249,7 @@ def _waits_for_owners(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def _leaving_member(group: ConsumerGroup, identity: LeavingMember) -> ConsumerMember:
-    """Raises Refused for a member that the group does not have."""
+    """Raises Refused."""
     member_id, instance_id = identity
     if instance_id is None:
         return known_member(group, member_id)

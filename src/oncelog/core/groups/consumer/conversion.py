@@ -1,8 +1,7 @@
 """Conversion of a group with members, online: from the classic protocol to the new one and back (KIP-848).
 
-An upgrade keeps everything: the generation becomes the epoch of the group and of each member, which is Stable with its
-last assignment. A downgrade gives each member its share of the target assignment, and the group's epoch becomes the
-generation. The records of a conversion are one batch: tombstones of the one kind, values of the other.
+See docs/internals/consumer-groups.md. An upgrade makes each member Stable with its last assignment; a downgrade makes
+the group's epoch the generation.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from oncelog.records.internal.group_records import GroupMetadataKey
 def upgrade(
     group: ClassicGroup, topics: Topics, limits: GroupLimits, decision: ConsumerDecision[AnswerT]
 ) -> ConsumerGroup:
-    """The consumer group that a classic group with members becomes. Raises Refused."""
+    """Raises Refused."""
     _check_upgrade(group, limits)
     # All members may have left during a rebalance that is not over.
     protocol = _common_protocol(group) if group.members else ""
@@ -79,14 +78,13 @@ def _cannot_upgrade(group: ClassicGroup, reason: str) -> Refused:
 
 
 def _common_protocol(group: ClassicGroup) -> str:
-    """The protocol whose metadata is the members' subscription."""
     name = group.protocol_name
     # During a rebalance none may be chosen yet, or members may have changed their offers. Apache Kafka fails then.
     return name if name is not None and group.all_support(name) else group.select_protocol()
 
 
 def _consumer_member(group: ClassicGroup, member: ClassicMember, protocol: str, topics: Topics) -> ConsumerMember:
-    """A classic member as a member of a consumer group. Raises Refused."""
+    """Raises Refused."""
     try:
         subscription, _owned = read_subscription(member.metadata(protocol))
         partitions, user_data = read_assignment(member.assignment) if member.assignment else ({}, None)

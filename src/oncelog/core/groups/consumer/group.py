@@ -343,7 +343,6 @@ class ConsumerGroup:
             del self.static_members[member.instance_id or ""]
 
     def _count(self, before: ConsumerMember | None, after: ConsumerMember | None) -> None:
-        """Count a member that changes, comes (``before`` is None) or goes."""
         names_before, names_after = (member.topics if member else frozenset[TopicName]() for member in (before, after))
         # At once: a member may name 100,000 topics.
         self._topic_subscribers.update(names_after - names_before)
@@ -407,7 +406,7 @@ class ConsumerGroup:
 
 
 def _shares_of(member: ConsumerMember) -> Iterator[tuple[TopicId, Mapping[int, int]]]:
-    """The partitions that a member has or has not given up yet; a topic may come twice."""
+    # A topic may come twice.
     yield from member.assigned.items()
     yield from member.pending_revocation.items()
 

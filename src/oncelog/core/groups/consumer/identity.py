@@ -12,7 +12,7 @@ from oncelog.core.groups.consumer.settings import GroupLimits, Refused
 
 
 def check_not_full(group: ConsumerGroup, member_id: MemberId, limits: GroupLimits) -> None:
-    """Raises Refused for a new member of a group that has as many as it may."""
+    """Raises Refused for a new member of a full group."""
     if len(group.members) >= limits.max_size and member_id not in group.members:
         raise Refused(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
@@ -21,7 +21,7 @@ def check_not_full(group: ConsumerGroup, member_id: MemberId, limits: GroupLimit
 
 
 def known_member(group: ConsumerGroup, member_id: MemberId) -> ConsumerMember:
-    """Raises Refused for a member id that the group does not have."""
+    """Raises Refused."""
     member = group.members.get(member_id)
     if member is None:
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")

@@ -1,7 +1,7 @@
 """The effective settings of a consumer group: the broker's ``group.consumer.*`` and the group's ``consumer.*``.
 
-A change of configuration is validated against the bounds of the broker that takes it. Another broker, or the same after
-a restart, may have others: then a value outside them is capped, with Apache Kafka's warning.
+A value that another broker has validated, or this one before a restart, may lie outside this broker's bounds: it is
+capped, with Apache Kafka's warning.
 """
 
 from __future__ import annotations

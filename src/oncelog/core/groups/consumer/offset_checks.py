@@ -1,11 +1,6 @@
-"""Checks that a member may commit or fetch offsets (KIP-848, KIP-1251).
+"""Checks that a member may commit or fetch offsets (KIP-848, KIP-1251; docs/internals/groups.md has the rules).
 
-Rules for a commit:
-
-1. An administrator's, epoch −1, is accepted while the group has no members.
-2. A member's current epoch is accepted for every partition; a newer one never.
-3. An older epoch is accepted for a partition that has been the member's since, or that it still releases: the answer
-   with the new epoch may have been lost, or the commit was on its way.
+A commit may have an older epoch because the answer with the new one was lost, or because it was on its way.
 """
 
 from __future__ import annotations

@@ -50,7 +50,6 @@ def encode(record: AnyRecord) -> Record:
 
 
 def classic_tombstone(group_id: GroupId) -> ClassicRecord:
-    """The record that removes a classic group."""
     return GroupMetadataKey(group_id), None
 
 

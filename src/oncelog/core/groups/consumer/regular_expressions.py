@@ -1,9 +1,7 @@
 """Subscriptions by regular expression (KIP-848): RE2, matched against all topics that the member may describe.
 
-Rules:
-
-1. The coordinator resolves an expression off its loop, one resolution at a time for each group.
-2. A new expression is resolved at once; known ones again when topics were added since, or after the refresh interval,
+1. The coordinator resolves expressions off its loop, one resolution at a time for each group.
+2. A new expression is resolved at once; known ones again after topics were added or the refresh interval has passed,
    and at most every ``LEAST_INTERVAL_MS``.
 3. A new expression raises the group's epoch only when it is resolved, and one resolution raises it once for all.
 """

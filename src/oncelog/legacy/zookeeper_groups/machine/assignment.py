@@ -1,9 +1,9 @@
 """The range algorithm over partitions and consumer threads, computed by every consumer independently.
 
-The rule, which all consumers of a group must compute alike: for each topic, the partitions in numeric order are divided
-evenly among the threads of all consumers that read it, sorted as text (``consumer-thread``, in Java's order by UTF-16
-code units); the first (partitions mod threads) threads get one more. The results agree once all consumers have seen the
-same registrations; until then the owner nodes keep a partition from having two owners.
+All consumers of a group must compute alike: for each topic, the partitions in numeric order are divided evenly among
+the threads of all consumers that read it, sorted as text (``consumer-thread``, in Java's order by UTF-16 code units);
+the first (partitions mod threads) threads get one more. Until all have seen the same registrations, the owner nodes
+keep a partition from having two owners.
 """
 
 from __future__ import annotations

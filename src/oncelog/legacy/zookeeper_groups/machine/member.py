@@ -19,15 +19,15 @@ any            –              the session ended: UNCONNECTED, and commits stop
 
 Rules:
 
-1. A change (of a consumer or topic, or a lost connection, which loses watches) makes the member read the group as soon
-   as the current step is done. If its assignment differs, it stops, commits and releases everything at once, because
-   Java's consumers give up after four tries. Then it reads the group again and claims.
+1. After a change (of a consumer or topic, or a lost connection, which loses watches) and the current step, the member
+   reads the group. If its assignment differs, it stops, commits and releases everything at once, because Java's
+   consumers give up after four tries; then it reads the group again and claims.
 2. Offsets are read after the claim, when the previous owner has committed.
 3. Records are delivered only under the lease: the session timeout, counted from before the last request that proved the
-   session alive. So a process that was frozen or cut off delivers and commits nothing concurrently with its successor.
+   session alive. A frozen or cut off process delivers and commits nothing beside its successor.
 4. Only records reported as processed in the current generation are committed, and offsets never go back.
-5. After ``rebalance.max.retries`` tries that found a partition taken, ``rebalance.backoff.ms`` apart, the member fails,
-   as in Java; a try cut short by a change does not count.
+5. The member fails, as in Java, after ``rebalance.max.retries`` tries, ``rebalance.backoff.ms`` apart, that found a
+   partition taken; a try cut short by a change does not count.
 """
 
 from __future__ import annotations
@@ -147,9 +147,8 @@ class ZooKeeperMember:
         return self.state in _DELIVERING and now_ms < self.lease_until_ms
 
     def processed(self, generation: int, partition: TopicPartition, next_offset: int) -> bool:
-        """Mark records before ``next_offset``, read in this generation, as processed.
-
-        False if they no longer count, because another consumer reads them too.
+        """Mark records before ``next_offset``, read in this generation, as processed. False if another consumer reads
+        them too.
         """
         if generation != self.generation or partition not in self.positions:
             return False
@@ -164,7 +163,6 @@ class ZooKeeperMember:
             self._processed.pop(partition, None)
 
     def commit(self) -> None:
-        """Commit processed records in the next step."""
         self._commit_requested = bool(self._uncommitted())
         self.commit_failure = None
 
@@ -268,7 +266,7 @@ class ZooKeeperMember:
         return None
 
     def _must_stop(self) -> bool:
-        """True if the current work must stop: the member leaves, or the group changed before delivery began."""
+        """The member leaves, or the group changed before delivery began."""
         if self.state in (MemberState.SEEKING, MemberState.RESETTING):
             return self._changed or self._leaving
         return self._leaving and self.state in _LEAVABLE

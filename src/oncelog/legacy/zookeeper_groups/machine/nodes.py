@@ -1,8 +1,8 @@
 """Paths and values of the ZooKeeper nodes that consumers use, except registrations.
 
-Rules: offsets are decimal text, the next offset to read; owner nodes name a consumer and its thread. Values written by
-others are read tolerantly: an unreadable one counts as no member, topic or broker. An unreadable offset raises, because
-no position may be guessed.
+Offsets are decimal text, the next offset to read; owner nodes name a consumer and its thread. Values of others are read
+tolerantly: an unreadable one counts as no member, topic or broker. An unreadable offset raises, because no position may
+be guessed.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def offset_value(offset: int) -> bytes:
 
 
 def read_offset(path: str, value: bytes) -> int:
-    """The offset in a node. Raises ClientError for any other value: no position may be guessed."""
+    """Raises ClientError for any other value."""
     if not _DECIMAL.fullmatch(value):
         raise ClientError(
             f"node {path} holds {value[:100]!r}, which is not an offset; delete the node or write a number there"
@@ -82,7 +82,7 @@ def read_topic(topic: str, value: bytes) -> list[TopicPartition]:
 
 
 class RegisteredBroker(NamedTuple):
-    """A broker's registration: the address of one listener, and the version of the registration's JSON."""
+    """A broker's registration: one listener's address, and the version of the JSON."""
 
     host: str
     port: int

@@ -1,8 +1,8 @@
 """The offsets a consumer starts at, from the two storages a group may use, and the warnings about them.
 
-Rules: without dual commit only the configured storage counts. With dual commit the larger offset of both counts,
-whichever storage is configured. This follows the specification's text. Java's consumers ignore dual commit with
-``offsets.storage=zookeeper`` and start at ZooKeeper's offsets, which may be old: hence the warnings.
+Without dual commit only the configured storage counts, with it the larger offset of both, as the specification says.
+Java's consumers ignore dual commit with ``offsets.storage=zookeeper`` and start at ZooKeeper's offsets, which may be
+old: hence the warnings.
 """
 
 from __future__ import annotations

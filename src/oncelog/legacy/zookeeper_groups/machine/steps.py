@@ -1,6 +1,6 @@
 """The steps that the machine requests, one at a time, and their outcomes.
 
-Without a connection the outcome is ``Unavailable`` and the step is requested again; so every step can be repeated.
+Without a connection the outcome is ``Unavailable``, and the step is repeated.
 """
 
 from __future__ import annotations
@@ -21,10 +21,7 @@ class Connect:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """Create the consumer's own ephemeral node, with its parents.
-
-    Returns ``Done``, also if the node already belongs to this session, or ``Taken``.
-    """
+    """Create the consumer's own ephemeral node. Returns ``Done``, also if this session has it, or ``Taken``."""
 
     path: str
     value: bytes
@@ -66,9 +63,8 @@ class ReadGroup:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Create the owner nodes, all or none, while the consumer is registered.
-
-    Returns ``Done`` (also if the nodes already belong to this session), ``Taken`` or ``Unregistered``.
+    """Create the owner nodes, all or none, while the consumer is registered. Returns ``Done`` (also if this session has
+    them), ``Taken`` or ``Unregistered``.
     """
 
     owners: Mapping[TopicPartition, str]

@@ -1,10 +1,10 @@
 """Subscriptions: the topics a consumer reads and its number of threads, its own or one registered by others.
 
 A subscription is static (topics with their numbers of streams) or a filter (a regular expression with one number): a
-``white_list`` reads matching topics, a ``black_list`` all others. Rules of Kafka's consumers: in a filter ``,`` means
-``|``, surrounding spaces and quotes are ignored, a whole name must match, and internal topics are excluded. An
-expression registered by another consumer is compiled by RE2 (``records.patterns``) unless this process uses the same
-one: Python could take exponential time for a foreign expression.
+``white_list`` reads matching topics, a ``black_list`` all others. Kafka's rules: in a filter ``,`` means ``|``,
+surrounding spaces and quotes are ignored, a whole name must match, internal topics are excluded. Another consumer's
+expression is compiled by RE2 (``records.patterns``) unless this process uses the same: Python could take exponential
+time.
 """
 
 from __future__ import annotations
@@ -58,7 +58,6 @@ class Subscription:
 
     @property
     def is_static(self) -> bool:
-        """True if the topics are named; a filter's topics change."""
         return self.pattern == STATIC
 
     def streams_of(self, topic: str, *, exclude_internal: bool) -> int:

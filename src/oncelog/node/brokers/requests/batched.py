@@ -116,7 +116,7 @@ class QueuedRequests(Generic[M]):
         return False
 
     def _send_next(self, broker_id: BrokerId) -> bool:
-        """Send the first messages for a broker, up to the first that does not fit; False if all were cancelled."""
+        """Send the messages that fit; False if all were cancelled."""
         batch = self._new_batch()
         queue, taken = self._queues[broker_id], list[Queued[M]]()
         while queue and (queue[0].on_answer is None or batch.take(queue[0].message)):
@@ -131,13 +131,11 @@ class QueuedRequests(Generic[M]):
         return bool(taken)
 
     def _answered(self, broker_id: BrokerId, sent: list[Queued[M]], response: Any) -> None:
-        """Hand out the answers in a response; None: no response came."""
+        """Hand out the answers; None: no response came."""
         raise NotImplementedError
 
 
 class MarkerRequests(QueuedRequests[WriteMarker]):
-    """Sends markers by WriteTxnMarkers, one request at a time to each broker."""
-
     def __init__(self, links: BrokerLinks, request_timeout_ms: int) -> None:
         super().__init__(links, LinkPurpose.MARKERS, _MarkerBatch, request_timeout_ms + ANSWER_IS_DUE_MS)
         self._under_way: set[BrokerId] = set()

@@ -10,7 +10,8 @@ here.
 broker may be its coordinator, so each is queried for its open and decided transactions. An error counts as no answer.
 
 Tags of our own, which Apache Kafka ignores, name the partitions of ``__transaction_state`` that the receiver is
-believed to lead, with their epochs. A broker that does not lead them so refuses, because its list would be incomplete.
+believed to lead, with their epochs. A broker that does not lead them in these epochs refuses: its list would be
+incomplete.
 """
 
 from __future__ import annotations
@@ -39,7 +40,6 @@ _DECIDED: Final = (STATE_NAMES[TransactionState.PREPARE_COMMIT], STATE_NAMES[Tra
 
 
 def believed_leader_epochs(image: ClusterImage, broker_id: BrokerId) -> dict[int, int]:
-    """Leader epochs of the ``__transaction_state`` partitions that a broker leads, by partition."""
     topic = image.topics.get(TRANSACTION_STATE)
     partitions = () if topic is None else topic.partitions
     return {
@@ -48,8 +48,6 @@ def believed_leader_epochs(image: ClusterImage, broker_id: BrokerId) -> dict[int
 
 
 class AwaitedMarkers:
-    """Queries remote coordinators for decided transactions, and waits until their markers are in the log here."""
-
     def __init__(self, links: BrokerLinks, metadata: Metadata, deadlines: Deadlines) -> None:
         self.links = links
         self.deadlines = deadlines
@@ -80,8 +78,6 @@ class AwaitedMarkers:
 
 
 class _MarkerQuery:
-    """The query to one broker about the producers that still lack a marker."""
-
     def __init__(
         self,
         owner: AwaitedMarkers,
@@ -103,7 +99,6 @@ class _MarkerQuery:
         self._delay_ms = FIRST_RETRY_MS
 
     def query(self) -> None:
-        """Query which of the producers have a decided transaction."""
         message = ListTransactionsRequest(
             state_filters=list(_DECIDED),
             producer_id_filters=sorted(self.awaited) if len(self.awaited) <= MOST_FILTERED else [],
@@ -158,8 +153,6 @@ _NOT_AT_REST: Final = tuple(STATE_NAMES[state] for state in sorted(STORED - AT_R
 
 
 class TransactionalIds:
-    """Queries a remote coordinator by ListTransactions for the ids of producers."""
-
     def __init__(self, links: BrokerLinks, metadata: Metadata) -> None:
         self._links = links
         self._metadata = metadata

@@ -78,7 +78,6 @@ class BrokerRequests:
             self._has_queued = any(waiting)
 
     def is_marker_awaited(self, partition: TopicPartition, producer_id: ProducerId) -> bool:
-        """True if a query to another broker awaits a marker of this producer on this partition."""
         return self._awaited_markers is not None and self._awaited_markers.is_awaited(partition, producer_id)
 
     def marked(self, partition: TopicPartition, producer_id: ProducerId) -> None:

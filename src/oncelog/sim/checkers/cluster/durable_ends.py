@@ -1,6 +1,6 @@
 """Finds how far each replica's log is durable, from the files of a machine's disk alone.
 
-Only headers are read, from the end of the last scan on. The scan starts over if the last batch has changed.
+Headers are read from the end of the last scan on, or all again if the last batch has changed.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ from oncelog.storage.file_names import LOG, parse_segment_file
 
 @dataclass(slots=True)
 class _Scan:
-    """Result for the durable bytes of one segment: the last batch's position, header and size, and the offset
-    after it.
-    """
+    """The last durable batch's position, header and size, and the offset after it."""
 
     node: FileNode
     position: int

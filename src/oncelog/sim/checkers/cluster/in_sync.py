@@ -1,12 +1,11 @@
 """R4 and R6: records below a high watermark that a client has seen are on the disk of every electable replica.
 
-The electable replicas are the members of the in-sync set in the tree, and those that left it when it fell below the
-minimum (``elr``, KIP-966): from then on the high watermark stands still. With ``log.sync.policy=commit`` a record
-counts once it is synced, so a power cut of all machines loses nothing that was acknowledged or read. With ``none``,
-disks are not compared.
+Electable are the in-sync set in the tree, and the members that left it when it fell below the minimum (``elr``,
+KIP-966), which stops the high watermark. With ``log.sync.policy=commit`` a record counts once it is synced; with
+``none`` disks are not compared.
 
-A replica that lost its disk, or unsynced records, is exempt at first: a fetch it sent before the loss may still make it
-a member. The exemption ends when it has registered again and the tree lists it in neither set.
+A replica that lost its disk, or unsynced records, is exempt until it has registered again and the tree lists it in
+neither set: a fetch from before the loss may still make it a member.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ MISSING: Final = "R6 not on the disk of every member"
 
 
 class InSyncReplicas:
-    """High watermarks seen by clients, and the replicas that must hold the records below. ``disks``: by broker id."""
+    """High watermarks seen by clients, and the replicas that must hold the records below."""
 
     def __init__(
         self, journal: TreeJournal, disks: Mapping[BrokerId, MemoryFiles], report: Report, *, synced: bool = True
@@ -68,7 +67,6 @@ class InSyncReplicas:
         self._ended[broker] = _epoch(self._journal.image, broker)
 
     def members(self, partition: TopicPartition) -> Sequence[BrokerId]:
-        """The electable replicas of a partition: each must hold everything below the high watermark."""
         state = self._journal.image.partition(partition)
         if state is None:
             return ()

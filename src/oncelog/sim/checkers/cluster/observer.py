@@ -1,6 +1,6 @@
 """Checks the tree's journal, the disks and the nodes of all brokers while the simulation runs.
 
-It may inspect nodes and disks, which a client cannot. Rules about the view of clients are elsewhere.
+It inspects nodes and disks; rules about the view of clients are elsewhere.
 """
 
 from __future__ import annotations
@@ -41,8 +41,6 @@ WATERMARKS_PER_CHECK: Final = 8
 
 
 class ClusterObserver:
-    """Watches the tree, disks and nodes of a cluster, and calls ``violated`` with each violation."""
-
     def __init__(
         self,
         brokers: Sequence[BrokerHost],
@@ -97,9 +95,6 @@ class ClusterObserver:
         self._log_starts.deleted(partition, topic_id, before, starts)
 
     def check(self) -> None:
-        """Compare the logs of live members with the watermarks shown; sometimes nodes with the tree, and disks with
-        leaders.
-        """
         self._checks += 1
         logs = self._live_logs()
         for partition, _ in self.journal.partitions():
@@ -167,7 +162,7 @@ class ClusterObserver:
             self._log_starts.started(broker_id, starts)
 
     def _check_leaderships(self, broker: BrokerHost) -> None:
-        """R3: a leader was elected in its present registration. In an earlier one it may have lost records."""
+        """R3: a leader was elected in its present registration."""
         cluster = broker.node.cluster
         for led in broker.node.partitions.leader_logs():
             state = cluster.image.partition(led.partition)

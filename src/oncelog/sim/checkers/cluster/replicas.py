@@ -1,17 +1,12 @@
-"""R2, R10, R13 and R14: the replicas of a partition agree.
+"""R2, R10, R13 and R14 of docs/internals/simulation.md: the replicas of a partition agree.
 
-R2: a leader epoch and an offset name the same batch on every disk, even if the batch was later replaced. Below a high
-watermark that a client has seen, the offset alone does, on the disks of all electable replicas. Compacted batches are
-exempt: each replica compacts at its own time.
+R2: compacted batches are exempt, because each replica compacts at its own time.
 
-R10: at rest, every replica is in sync and as long as its leader, and no broker has the log of a foreign partition.
+R13: a new leader rejects, repeats and delays by its knowledge as a follower. Producers known to one replica only are
+exempt, because they expire by each broker's clock; so are compacted logs, since a late replica never saw some batches.
 
-R13: replicas with the same log know the same of each producer: last batch, epoch and open transaction. A new leader
-rejects, repeats and delays by its knowledge as a follower. Producers known to one replica only are exempt, because they
-expire by each broker's clock; so are compacted logs, since a late replica never saw some batches.
-
-R14: records removed by DeleteRecords are on no live in-sync replica, and stay removed. The response waits for the live
-replicas, and each makes its new log start durable before it replies, so the start also survives a restart.
+R14: DeleteRecords waits for the live replicas, and each makes its new log start durable before it replies, so the start
+also survives a restart.
 """
 
 from __future__ import annotations
@@ -51,7 +46,6 @@ def members_agree(
     members: Callable[[TopicPartition], Sequence[BrokerId]],
     high_watermark: Callable[[TopicPartition], int],
 ) -> Iterator[str]:
-    """Compare the members of each partition below the high watermark that clients have seen."""
     partitions = {partition for logs in disks.values() for partition in logs}
     for partition in sorted(partitions):
         shown = high_watermark(partition)
@@ -88,7 +82,7 @@ class _ProducerFacts(NamedTuple):
 
 
 def producers_agree(partition: TopicPartition, logs: Mapping[BrokerId, PartitionLog]) -> Iterator[str]:
-    """Compare equally long replicas whose last record has the same leader epoch: such logs are identical."""
+    """Compare equally long replicas with the same last leader epoch: such logs are identical."""
     for (broker, log), (other_broker, other_log) in combinations(sorted(logs.items(), key=lambda item: item[0]), 2):
         if log.config.compact or log.topic_id != other_log.topic_id or _last_written(log) != _last_written(other_log):
             continue
@@ -151,8 +145,6 @@ STILL_THERE: Final = "R14 deleted records are there"
 
 
 class LogStarts:
-    """The offset before which records were deleted, for each replica that must start there or later."""
-
     def __init__(self, report: Report) -> None:
         self._report = report
         self._deleted: dict[BrokerId, dict[tuple[TopicPartition, TopicId], int]] = {}

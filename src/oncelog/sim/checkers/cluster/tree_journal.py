@@ -1,6 +1,6 @@
 """R3, R5 and R8: in the tree's journal, epochs rise, and only replicas with all records are elected.
 
-The journal is followed as brokers follow it. The image after each change is kept, for R9 to compare with brokers.
+The image after each change is kept, for R9 to compare with brokers.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ WRONG_STATE: Final = "R8 forbidden state in the tree"
 
 
 class TreeJournal:
-    """Follows a tree from its first change."""
-
     def __init__(self, tree: MemoryTree, report: Report) -> None:
         # The image after each change, by position.
         self.images: dict[int, ClusterImage] = {0: ClusterImage()}

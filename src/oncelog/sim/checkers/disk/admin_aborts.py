@@ -1,7 +1,7 @@
 """A4 and A5: transactions ended by an administrator or an automatic action, according to the audit log.
 
-A4: each marker on the disk is a decision of its coordinator's log, or is in the audit log. A5: an administrator has
-ended no live transaction, which its coordinator had open with that partition.
+Each marker is a decision of its coordinator's log, or in the audit log. No administrator has ended a live transaction,
+which its coordinator had open with that partition.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Listings:
         self._open: dict[str, dict[Place, Listing]] = {}
 
     def read(self, transactional_id: str, value: TransactionValue | None) -> None:
-        """Apply the next record of a transactional id; None is a tombstone."""
+        """Apply the next record of an id; None is a tombstone."""
         opened = self._open.setdefault(transactional_id, {})
         if value is None or value.status not in (_ONGOING, *_PREPARED):
             opened.clear()
@@ -98,7 +98,6 @@ class Listings:
 
 
 def live_ended(end: End, listed: list[Listing], decided: int) -> Iterator[Finding]:
-    """Yield a finding if the ended transaction was on its coordinator's list."""
     # `decided` counts the coordinator's markers before this one in the partition: it indexes the listing of this one.
     if decided < len(listed):
         listing = listed[decided]

@@ -31,7 +31,7 @@ class ChangingTopics(NamedTuple):
 
 
 def check_log(log: ScannedLog, kept: ChangingTopics, *, torn: bool) -> Iterator[Finding]:
-    """D1, D2, D4 and D5 for one log. ``torn``: after a power cut, the log may end in garbage."""
+    """D1, D2, D4 and D5. ``torn``: after a power cut, the log may end in garbage."""
     if log.unsound is not None and not torn:
         yield UNSOUND, log.unsound
     if log.interrupted:

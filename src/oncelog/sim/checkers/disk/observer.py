@@ -1,7 +1,4 @@
-"""Checks a broker's data directory while the broker is down, without changing it.
-
-After a stop, or between a crash and the next start, :func:`check_disk` lists missing and excess records and files.
-"""
+"""Checks a broker's data directory while the broker is down, without changing it."""
 
 from __future__ import annotations
 
@@ -43,7 +40,7 @@ def check_disk(
     # Partitions of a cluster without followers: their leader epochs may be inexact after a power cut.
     unreplicated: Collection[TopicPartition] = (),
 ) -> dict[str, list[str]]:
-    """Map each violated rule (number and name) to its instances. A missing directory counts as empty."""
+    """Map each violated rule (number and name) to its instances. A missing directory is empty."""
     kept = kept or ChangingTopics()
     kept = kept._replace(compacted=kept.compacted.union(INTERNAL_TOPICS))
     instances: dict[str, list[str]] = {}

@@ -1,7 +1,7 @@
 """D9 and D10: opening a data directory recovers the same state as a naive scan of its segments.
 
-A copy in memory is opened as a broker opens it. For a whole log, the log end, leader epochs, producers, and open and
-aborted transactions must equal those found by a walk over all batches. Reads by offset must find the batch of the walk.
+A copy in memory is opened as by a broker. For a whole log, the log end, leader epochs, producers, open and aborted
+transactions, and reads by offset must equal those of a walk over all batches.
 """
 
 from __future__ import annotations
@@ -65,7 +65,6 @@ def recovery(
     storage: StorageConfig | None = None,
     unreplicated: Collection[TopicPartition] = (),
 ) -> Iterator[Finding]:
-    """Open a copy of ``files`` and yield the differences."""
     storage = storage or StorageConfig()
     opened = LogDirectory.open(copy_of(files), config_of=config_of, now_ms=now_ms, storage=storage)
     for partition in sorted(logs.keys() | opened.logs.keys()):

@@ -1,7 +1,7 @@
-"""Reads the logs of a data directory without changing it: every batch of every segment, by headers and checksums alone.
+"""Reads the logs of a data directory without changing it: every batch of every segment, by headers and checksums.
 
-Only segments are trusted, except for the topic id and the log start, which DeleteRecords stores nowhere else. Leftovers
-of interrupted compactions and deletions (``.cleaned``, ``.swap``, ``.deleted``) are skipped.
+Only segments are trusted, except for the topic id and the log start, which is nowhere else. Leftovers of interrupted
+compactions and deletions (``.cleaned``, ``.swap``, ``.deleted``) are skipped.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """D6 to D8: the markers in the partitions match the decisions in the coordinators' logs, one marker per transaction.
 
-A coordinator's log has outcome, epoch and partitions of each transaction (its Prepare record). In each of these
-partitions, the producer's markers must have the same outcomes in the same order. A marker may be repeated, when a
-restarted coordinator has lost the response. An administrator's marker is in the audit log (see ``admin_aborts``), or,
-without an audit log, has the epoch of the data. Transactions whose log is not whole are not checked.
+A Prepare record has outcome, epoch and partitions of its transaction; there the producer's markers must have the same
+outcomes in the same order. A restarted coordinator that lost the response may repeat a marker. An administrator's
+marker is in the audit log (``admin_aborts``), or, without one, has the epoch of the data. Transactions whose log is not
+whole are not checked.
 """
 
 from __future__ import annotations
@@ -84,8 +84,6 @@ def _decide(
 
 
 class Context(NamedTuple):
-    """The facts besides the logs that the comparison of markers and decisions needs."""
-
     settled: bool
     restarted_at_ms: Sequence[int]
     # Ends in the audit log by partition, producer id, epoch, and time; None without an audit log.
@@ -108,10 +106,8 @@ def markers(
     ended: Iterable[End] | None = None,
     may_repeat: bool = False,
 ) -> Iterator[Finding]:
-    """Compare the markers of all partitions with the decisions.
-
-    ``settled``: the coordinators had time to write all markers. ``may_repeat``: a leader's response to a coordinator
-    may have been lost, so that the marker was sent again.
+    """Compare the markers of all partitions with the decisions. ``settled``: there was time to write all markers.
+    ``may_repeat``: a response to a coordinator may have been lost, and the marker sent again.
     """
     coordinator_logs = read_coordinator_logs(logs)
     by_name = None if ended is None else {(e.partition, e.producer_id, e.producer_epoch, e.at_ms): e for e in ended}

@@ -1,7 +1,7 @@
 """W5 and W6: acknowledged records never share an offset, and a batch has one position however often it is sent.
 
-An acks=1 response comes from the page cache: it proves nothing once the broker has restarted. A broker that does not
-sync loses all acknowledgements in a restart.
+An acks=1 response comes from the page cache: after a restart it proves nothing. A broker that does not sync loses all
+acknowledgements in a restart.
 """
 
 from __future__ import annotations
@@ -52,8 +52,6 @@ BatchKey = tuple[PartitionKey, int, int, int]
 
 
 class Appends:
-    """Acknowledged batches and their offsets, by partition."""
-
     def __init__(self, topics: Topics, report: Report, watermarks: Watermarks, *, only_certain: bool = False) -> None:
         self._topics = topics
         # The next leader may lack batches acknowledged with acks=1, and its election is not visible on the wire.
@@ -70,7 +68,7 @@ class Appends:
         return [b._replace(deleted_before=trimmed.get(key, 0)) for (key, _), b in self._durable.items()]
 
     def trim_requested(self, key: PartitionKey, before: int) -> None:
-        """A client requests the deletion of records below ``before``; −1 stands for all readable ones."""
+        """A client requests the deletion of records below ``before``; −1: of all readable ones."""
         self._trimmed[key] = max(self._trimmed.get(key, 0), FOREVER if before < 0 else before)
 
     def restarted(self, *, keeps_all: bool) -> None:

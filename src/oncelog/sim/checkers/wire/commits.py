@@ -1,10 +1,8 @@
 """W16 and W19: committed offsets are those of accepted commits, and do not go back from member to member.
 
-W16: a fetched committed offset is the last acknowledged one, or one that may have been committed since.
-
 A commit without a response, or with an error that leaves its outcome open, stays possible until the broker restarts and
-a later commit is acknowledged. Offsets in a transaction count from its commit (Transactions V2), and bind only reads
-with ``require_stable``. While the transaction's outcome is unknown, they are merely possible.
+a later commit is acknowledged. Offsets in a transaction count from its commit (Transactions V2), are merely possible
+while its outcome is unknown, and bind only reads with ``require_stable``.
 """
 
 from __future__ import annotations
@@ -57,8 +55,6 @@ class _Commit:
 
 
 class Commits:
-    """The possible committed offsets of every group and partition."""
-
     def __init__(self, topics: Topics, report: Report, *, is_cluster: bool = False) -> None:
         self._topics = topics
         self._refused = _REFUSED - _RESIGNED if is_cluster else _REFUSED
@@ -81,7 +77,6 @@ class Commits:
                     commit.closed_at = index
 
     def forget(self, group: str) -> None:
-        """A client requests the deletion of the group's offsets: nothing is known of them from now on."""
         self._ignored.add(group)
 
     def commit_requested(self, exchange: Exchange, *, transactional: bool) -> None:

@@ -1,8 +1,7 @@
 """A request and its response as the rules see them, the incarnations of topics, and values that may only rise.
 
-A response binds only requests that arrive after it was sent. It is computed at any time between its request's arrival
-and its own sending, so overlapping exchanges may be answered in either order. :class:`Rising` therefore compares a
-response only with those sent before its request arrived.
+A response is computed at any time between its request's arrival and its own sending, so overlapping exchanges may be
+answered in either order. :class:`Rising` therefore compares a response only with those sent before its request arrived.
 """
 
 from __future__ import annotations
@@ -40,8 +39,6 @@ def name_of(request: object) -> str:
 
 
 class Topics:
-    """Topics by incarnation. After a deletion, a name alone is ambiguous."""
-
     def __init__(self) -> None:
         # The first incarnation goes by its name, so that messages from before its id was known count for it, too.
         self._first_id: dict[str, bytes] = {}

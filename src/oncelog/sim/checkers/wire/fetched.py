@@ -2,11 +2,10 @@
 listed.
 
 - W7: No response has records at or above the high watermark (read_committed: the last stable offset).
-- W8: Every fetch has the same batch at an offset, unless it was compacted, and the batches of a response do not
-   overlap.
-- W9: A producer's epoch never falls from batch to batch, nor does the coordinator epoch of its markers.
+- W8: Every fetch has the same batch at an offset, unless compacted; batches of a response do not overlap.
+- W9: A producer's epoch never falls from batch to batch, nor the coordinator epoch of its markers.
 - W10: The list of aborted transactions agrees with the markers.
-- W11: All markers of one transaction agree (Transactions V2, where each transaction has its own epoch).
+- W11: All markers of a transaction agree (Transactions V2, where each has its own epoch).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """W11 to W13: a transaction ends one way, and a producer id with an epoch belongs to one incarnation of one producer.
 
-EndTxn 5 (Transactions V2) gives every transaction its own epoch: the request has epoch e, and only this transaction's
-markers have e + 1. Older transactions share epochs: the disk observer and the histories check those.
+After EndTxn 5 (Transactions V2) with epoch e only this transaction's markers have e + 1. Older transactions share
+epochs: the disk observer and the histories check those.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ Claim = tuple[object, ...]
 
 
 class Outcomes:
-    """Outcomes of transactions, and owners of producer ids and epochs."""
-
     def __init__(self, report: Report) -> None:
         self._report = report
         # (producer id, epoch of the markers) → (committed, its source).

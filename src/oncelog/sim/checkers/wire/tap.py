@@ -1,6 +1,5 @@
-"""Taps on a broker's network: whole requests and responses, each decoded once for all rules.
-
-Messages that no rule reads are not decoded: only the class of the request is passed on.
+"""Taps on a broker's network: whole requests and responses, each decoded once for all rules, or not if no rule reads
+it.
 """
 
 from __future__ import annotations
@@ -36,9 +35,7 @@ _FETCHERS: Final = frozenset(broker_client_id(BrokerId(broker), LinkPurpose.FETC
 
 
 class DecodingTap:
-    """Decodes every exchange for a WireObserver, and calls ``on_violation`` with the first instance of each violated
-    rule.
-    """
+    """Calls ``on_violation`` with the first instance of each violated rule."""
 
     def __init__(
         self,

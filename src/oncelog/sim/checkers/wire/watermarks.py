@@ -1,7 +1,7 @@
 """W1 to W4 and R7: high watermark, last stable offset and log start never fall, and acknowledged records are readable.
 
-They are read from Fetch, ListOffsets and Produce responses, per incarnation of a topic. A broker's restart starts a new
-leader epoch: the first two may be lower then, until the log is durable again.
+They are read from Fetch, ListOffsets and Produce responses, per incarnation of a topic. After a broker's restart, in a
+new leader epoch, the first two may be lower until the log is durable again.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ _ERROR: Final = -1
 
 
 class Watermarks:
-    """The offsets of every partition as shown to clients."""
-
     def __init__(self, topics: Topics, report: Report) -> None:
         self._topics = topics
         self._report = report
@@ -112,8 +110,8 @@ class Watermarks:
 class ClusterWatermarks(Watermarks):
     """R7: ListOffsets never returns less than an earlier response or acks=all acknowledgement of any broker.
 
-    It applies to the high watermark and the last stable offset. A new leader knows less than its predecessor: Fetch may
-    show that, but ListOffsets waits until the leader knows (KIP-207). Log starts may differ between replicas.
+    It covers high watermark and last stable offset. A new leader knows less than its predecessor: Fetch may show that,
+    but ListOffsets waits (KIP-207). Log starts may differ between replicas.
     """
 
     def __init__(self, topics: Topics, report: Report) -> None:

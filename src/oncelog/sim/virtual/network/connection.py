@@ -1,8 +1,8 @@
 """A simulated TCP connection: two directions and two ends.
 
-As with TCP, a direction keeps its order and loses nothing in the middle. There is no order between two connections.
-Bytes sent before a connection broke may still arrive, long after their sender has reconnected (KAFKA-17754). Each end
-may learn of the connection's end at its own time, or never.
+A direction keeps its order and loses nothing in the middle; two connections have no order. Bytes sent before a
+connection broke may still arrive, long after their sender has reconnected (KAFKA-17754). Each end may learn of the
+connection's end at its own time, or never.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ Address = tuple[str, int]
 
 
 class ServerEnd(Protocol):
-    """The program that serves a connection."""
-
     def received(self, data: bytes) -> None: ...
 
     def closed(self) -> None:
@@ -171,7 +169,7 @@ class Connection:
             self._medium.kernel.after(silent_us, self.client_end.lose, error)
 
     def server_exited(self) -> None:
-        """The server's process is gone. Its sent bytes still arrive, then the end of the stream."""
+        """Bytes already sent still arrive, then the end of the stream."""
         self._server_end = None
         self.close()
 

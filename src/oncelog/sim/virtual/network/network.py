@@ -1,9 +1,8 @@
 """The network between simulated hosts: listeners, connections, and the conditions of every directed pair.
 
-A host is a name: of a client (``produce0-0.1``), a broker (``broker-1``) or the coordination tree. Any host, brokers
-included, may connect to any listener. Conditions and cuts belong to a directed pair (from, to), with :data:`ANY_HOST`
-as a wildcard: one :meth:`Network.cut` cuts one way. Conditions of a pair override those of the network
-(``conditions``).
+A host is a name: of a client (``produce0-0.1``), a broker (``broker-1``) or the coordination tree. Any host may connect
+to any listener. A directed pair (from, to), with :data:`ANY_HOST` as a wildcard, may have its own conditions, and cuts,
+which block one way.
 """
 
 from __future__ import annotations
@@ -94,9 +93,8 @@ class Network:
         return bool(cuts) and (pair in cuts or (pair[0], ANY_HOST) in cuts or (ANY_HOST, pair[1]) in cuts)
 
     def cut(self, source: str, target: str) -> None:
-        """Block traffic from ``source`` to ``target`` until :meth:`heal`, which delivers what was sent meanwhile.
-
-        New connections between the two wait, whichever direction is cut.
+        """Block traffic from ``source`` to ``target`` until :meth:`heal`, which delivers it. New connections wait,
+        whichever direction is cut.
         """
         self._cuts.add((source, target))
         for direction in self._directions(source, target):
@@ -141,7 +139,7 @@ class Network:
         return [connection for connection in self.connections.values() if connection.client == client]
 
     def host_died(self, name: str, *, silent: bool) -> None:
-        """A host is down and sends nothing. Its connections close at the servers, unless ``silent``."""
+        """A host is down: its connections close at the servers, unless ``silent``."""
         self.dead.add(name)
         for connection in self.connections_of(name):
             connection.client_died(silent=silent)

@@ -21,8 +21,6 @@ class Carrier(Protocol):
 
 
 class ClientTransport(asyncio.Transport):
-    """A client end that passes bytes to an asyncio protocol."""
-
     def __init__(self, carrier: Carrier, connection: Connection, protocol: asyncio.Protocol) -> None:
         super().__init__()
         self._carrier = carrier

@@ -1,8 +1,8 @@
 """After the faults: all injected hangs are reported, no live transaction is, and administrators free every partition.
 
-Once all writers have stopped and coordinators have ended all they can, each open transaction must get the right verdict
-(A1, A2) and be as old as its first record (A7). A broker that ends hanging transactions itself has had the time (A3),
-and was not too early (A6). After ``abort --all-hanging`` no transaction hangs, which the last stable offset shows (L3).
+Once writers have stopped and coordinators have ended all they can, each open transaction must get the right verdict
+(A1, A2) and age (A7). A broker that ends hanging transactions has had the time (A3), and was not too early (A6). After
+``abort --all-hanging`` none is left, which the last stable offset shows (L3).
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ _AT_REST: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"}
 
 
 class FinalVerdict:
-    """The last program of a scenario with hangs: checks and ends all open transactions."""
-
     def __init__(self, context: WorkloadContext, counted: CountedContext, truth: GroundTruth) -> None:
         self.context = context
         self.counted = counted

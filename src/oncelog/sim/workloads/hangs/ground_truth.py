@@ -1,7 +1,7 @@
 """Ground truth: the injected hangs by partition and producer, to compare with administrators' verdicts.
 
-Injected transactions have their own producer ids. All open data of such a producer on such a partition hangs, whichever
-of its batches arrived; on other partitions the producer is live. Everything that is not listed here is live.
+Injected transactions have their own producer ids: all open data of one on such a partition hangs, whichever of its
+batches arrived. Everything else is live.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ class CountedContext(WorkloadContext):
 
 @dataclass(slots=True)
 class GroundTruth:
-    """The injected hangs, by partition and producer."""
-
     # Leaders verify with the coordinator before a transaction begins: late writes must be rejected.
     verifies: bool
     # Partitions of `__transaction_state`.
@@ -50,7 +48,7 @@ class GroundTruth:
 
     @property
     def lost(self) -> int:
-        """The coordinator that loses its log now and then. Only ids of hangs injected for that belong to it."""
+        """The coordinator that loses its log now and then."""
         return self.coordinators - 1
 
     def inject(self, injected: InjectedHang) -> None:

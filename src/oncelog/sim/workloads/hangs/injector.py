@@ -1,7 +1,6 @@
 """Injects hanging transactions with the requests of clients from before KIP-890, at leaders that do not verify.
 
-The tools for all kinds of hangs are here; the kinds are functions in ``request_hangs`` and elsewhere. Leaders that
-verify must reject the same requests: an acknowledgement is a violation.
+``request_hangs`` and others have the kinds, as functions. Leaders that verify must reject the same requests.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Live programs among hanging transactions: old, slow or paused transactions, prepared ones, and offset commits.
 
-Old ones have records with yesterday's timestamps. An administrator that ends one tears it, which the history shows. The
-lone offset committer commits after every step and reads its offset back (W16, H17). Members of groups commit rarely;
-here the power fails more often between a commit and its sync.
+Old ones have records with yesterday's timestamps; an administrator that ends one tears it. The lone offset committer
+reads each offset back (W16, H17), since members of groups commit rarely; here the power fails more often between a
+commit and its sync.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ EARLIEST: Final = -2
 
 
 class SlowTransactions:
-    """Long transactions with occasional writes of old records; most are committed."""
+    """Long transactions of old records; most are committed."""
 
     def __init__(self, context: WorkloadContext, name: str, places: Sequence[TopicPartition]) -> None:
         self.context = context
@@ -143,8 +143,6 @@ VERSION: Final = 8
 
 
 class OffsetCommitter:
-    """Commits rising offsets, which continue over all lives of the program."""
-
     def __init__(self, context: WorkloadContext, group: str, place: TopicPartition) -> None:
         self.context = context
         self.key = GroupPartition(group, place)

@@ -1,8 +1,8 @@
 """Makes coordinators forget transactions, which no request can do: changes their log while the broker is down.
 
 The kinds are those of real incidents: a restored disk or an unclean election loses a coordinator's log (``lost``), a
-record is compacted away or written by a tool (``tombstone``), and a decision counts as complete although its markers
-never arrived (``unmarked``). Only ids made for this belong to the coordinator that loses its log.
+record is compacted away or written by a tool (``tombstone``), a decision counts as complete although its markers never
+arrived (``unmarked``). The coordinator that loses its log has only ids made for this.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ _MAX_BATCH_BYTES: Final = 1 << 20
 
 
 class LogDamager:
-    """Begins a transaction, makes its coordinator forget it between two lives of the broker, and repeats."""
-
     def __init__(
         self, context: WorkloadContext, truth: GroundTruth, name: str, places: Sequence[TopicPartition]
     ) -> None:
@@ -75,9 +73,7 @@ class LogDamager:
             producer.record()
 
     def damage_log(self, kind: str, producer: ScriptedProducer) -> bool:
-        """Kill the broker, change the coordinator's log, and restart the broker. Returns True if the log was
-        changed.
-        """
+        """Change the coordinator's log between a kill and a restart. True if it was changed."""
         broker = self.context.world.broker
         if broker.stays_down or not broker.is_up:
             return False

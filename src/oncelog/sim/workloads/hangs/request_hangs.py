@@ -1,9 +1,8 @@
 """The kinds of hangs that requests can cause; each is a function that takes a :class:`HangInjector`.
 
-Leaders that verify transactions (KIP-890) must reject these requests: an acknowledgement is a violation. One kind hangs
-in ``__consumer_offsets``: a TxnOffsetCommit that arrives after its transaction has ended. Its offset stays pending, and
-reads of stable offsets wait. Once an administrator aborts the hanging transaction, the offset must vanish, while
-offsets committed in time stay.
+Leaders that verify transactions (KIP-890) must reject these requests. One kind hangs in ``__consumer_offsets``: a
+TxnOffsetCommit that arrives after its transaction has ended. Reads of stable offsets wait for its pending offset; once
+an administrator aborts, it must vanish, while offsets committed in time stay.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The workload of hanging transactions: a seed's draws for it, and all its programs.
 
 Other workloads do not expect hangs, so this one runs alone: with or without verification of late writes, with
-coordinators that expire idle ids, and with a broker that does or does not end hanging transactions.
+coordinators that expire idle ids, and a broker that may end hanging transactions.
 """
 
 from __future__ import annotations
@@ -32,8 +32,6 @@ TRANSACTION_VERSION: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class HangingTransactions(Workload):
-    """Producers and committers, injectors of hangs among them, and administrators that must distinguish the two."""
-
     name: str
     partitions: int
     injectors: int
@@ -91,7 +89,6 @@ class HangingTransactions(Workload):
 def draw_hangs(
     name: str, entropy: random.Random, *, in_cluster: bool = False
 ) -> tuple[HangingTransactions, Mapping[str, str]]:
-    """Draw a workload, and the brokers' configuration for it."""
     config = {
         "transaction.state.log.num.partitions": str(entropy.choice((3, 5))),
         "transaction.partition.verification.enable": entropy.choice(("false", "false", "false", "false", "true")),

@@ -89,9 +89,7 @@ async def groups_of(client: AsyncClient) -> dict[str, str]:
 
 
 async def drain(client: AsyncClient, recorder: Recorder, partitions: Sequence[TopicPartition]) -> None:
-    """Read every partition up to its last stable offset, as a read_committed consumer does, and give all records to
-    ``recorder``.
-    """
+    """Read every partition at read_committed up to its last stable offset, for ``recorder``."""
     async with AsyncConsumer(client, FetchSettings(read_committed=True, max_wait_ms=100)) as consumer:
         starts = await consumer.list_offsets(dict.fromkeys(partitions, EARLIEST))
         ends = await consumer.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=True)

@@ -24,7 +24,7 @@ R = TypeVar("R", bound=ReadWorkload)
 
 
 class ReadingProgram(WorkloadProgram[R]):
-    """Reads the partitions of a topic from the start, at read_uncommitted, and again after each death."""
+    """Reads from the start, at read_uncommitted, and again after each death."""
 
     # The longest pause between polls.
     pause_ms: ClassVar[int] = 200

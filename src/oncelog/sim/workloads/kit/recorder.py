@@ -36,9 +36,8 @@ TOMBSTONE_HEADER = "value"
 
 
 class Writes:
-    """The writes of one producer (or transaction), completed by the responses.
-
-    Batches of a partition are acknowledged in the order of their writes, so counting suffices to match them.
+    """The writes of one producer (or transaction), completed by the responses: batches of a partition are acknowledged
+    in order, so counting suffices.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -132,9 +131,8 @@ class Recorder:
         group: str | None = None,
         topic_id: TopicId = NO_TOPIC_ID,
     ) -> list[SeenRecord]:
-        """Record the records that a consumer received, and return them.
-
-        Raises ClientError for a partition error, and UnreadableRecords for damaged records.
+        """Record what a consumer received, and return it. Raises ClientError for a partition error, UnreadableRecords
+        for damage.
         """
         if fetched.error_code:
             raise ClientError(f"{fetched.partition}: {fetched.error_code}")

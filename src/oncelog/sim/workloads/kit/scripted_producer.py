@@ -1,8 +1,8 @@
 """A transactional producer of Transactions V1 that is scripted request by request, right or wrong.
 
 Its epoch stays the same after a transaction, which made KAFKA-9144 possible. Any error raises ClientError: the
-transaction is given up, and ends by its timeout or in the producer's next life. Injectors of hangs use each
-transactional id once, so that a late request cannot meet the id's next transaction.
+transaction ends by its timeout or in the producer's next life. Injectors of hangs use each transactional id once, so
+that a late request cannot meet the id's next transaction.
 """
 
 from __future__ import annotations
@@ -49,9 +49,7 @@ class SentRecord(NamedTuple):
 
 
 class ScriptedProducer:
-    """A transactional producer, request by request. ``producer_id`` and ``epoch`` are given, or set by
-    ``initialise``.
-    """
+    """``producer_id`` and ``epoch`` are given, or set by ``initialise``."""
 
     def __init__(
         self,
@@ -141,7 +139,6 @@ class ScriptedProducer:
         return f"{self.label}/{self._count}"
 
     def request(self, partition: TopicPartition, value: str) -> ProduceRequest:
-        """A Produce request for one record in the transaction, with the next sequence of its partition."""
         sequence = self._sequences.get(partition, 0)
         self._sequences[partition] = sequence + 1
         self.last[partition] = SentRecord(-1, self.client.now_ms() - self.age_ms)

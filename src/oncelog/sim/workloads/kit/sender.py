@@ -1,7 +1,6 @@
 """Programs that send records, outside transactions or within them, and the course of one transaction.
 
-A program restarts after each death; its values never repeat over all its lives. A workload chooses the records
-(:meth:`SendingProgram.draw_write`); their history is recorded here.
+A program's values never repeat over all its lives. A workload chooses the records (:meth:`SendingProgram.draw_write`).
 """
 
 from __future__ import annotations
@@ -68,9 +67,8 @@ async def run_transaction(
     aborts: float,
     offsets: Mapping[GroupPartition, int] | None = None,
 ) -> bool:
-    """Begin, let ``fill`` send, flush, and commit or randomly abort. Returns True if it was committed.
-
-    ``offsets``: offsets of groups that ``fill`` commits. Aborts after abortable errors, raises others.
+    """Begin, let ``fill`` send, flush, and commit or randomly abort. Returns True if it was committed. ``offsets``:
+    those of groups that ``fill`` commits. Aborts after abortable errors, raises others.
     """
     kernel = context.world.kernel
     writes, outcome, ending_at = Writes(kernel), RecordedOutcome.ABORTED, None

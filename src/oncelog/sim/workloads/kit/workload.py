@@ -1,8 +1,8 @@
 """The contract of workloads: the topics they need and the programs they run, drawn by seed.
 
-A workload must end by itself once ``host.stopping`` is true and the world is repaired. It must record each effect
-before it sends the request, and complete the record with the response. Its values are unique in the whole simulation,
-because they begin with its name.
+A workload must end by itself once ``host.stopping`` is true and the world is repaired, and record each effect before it
+sends the request, then complete the record with the response. Its values begin with its name, and so are unique in the
+simulation.
 """
 
 from __future__ import annotations

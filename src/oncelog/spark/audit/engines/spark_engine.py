@@ -174,8 +174,6 @@ class _ReadTasks(VersionedPickle):
 
 @dataclass(frozen=True)
 class _Step(VersionedPickle):
-    """A step over sorted rows of one type, in the form ``mapInArrow`` calls."""
-
     row_type: type[Any]
     step: Callable[[Iterator[Any]], Iterator[Any]]
 

@@ -181,7 +181,6 @@ def _columns(headers: npt.NDArray[np.void], data: bytes, start: int, at: Integer
 
 
 def _read_large(file: BinaryIO, position: int, size: int, *, check_crc: bool) -> BatchTable:
-    """Read a batch larger than a chunk: its header, and its checksum chunk by chunk."""
     data = _read(file, position, HEADER_SIZE)
     headers = np.frombuffer(data, _LAYOUT)
     end = min(size, position + int(headers["length"][0]) + LENGTH_PREFIX)

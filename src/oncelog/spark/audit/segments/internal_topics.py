@@ -28,8 +28,6 @@ Places = Mapping[TopicPartition, PartitionPlace]
 
 
 class InternalReader:
-    """Collects the records of one segment of an internal topic, table by table."""
-
     def __init__(self, task: SegmentTask, places: Places) -> None:
         self._task, self._places = task, places
         self._states: dict[tuple[str, int], CoordinatorState] = {}
@@ -182,7 +180,6 @@ class InternalReader:
 def committed_offset(
     partition: TopicPartition, group: str, log_partition: int, log_offset: int, offset: int, timestamp: int
 ) -> Fact:
-    """A group's committed offset as a fact of the partition it refers to."""
     return Fact(
         partition.topic,
         partition.partition,

@@ -25,7 +25,7 @@ from oncelog.spark.audit.segments.batch_table import BatchTable, Flags, Integers
 _SCHEMA: Final = schema_of(Fact)
 _MAX_MARKER_BYTES: Final = 64 << 10
 _MARKER_BODY: Final = 17
-# Markers written by any broker have this size and one shape. They are decoded all at once, others one at a time.
+# Markers written by any broker have this size (78 bytes) and one shape: decoded all at once, others one at a time.
 _MARKER_BYTES: Final = HEADER_SIZE + _MARKER_BODY
 # A marker's record: length 16, no attributes, deltas of 0, key of 4 (version, type), value of 6 (version, epoch).
 _SHAPE: Final = np.frombuffer(b"\x20\0\0\0\x08\0\0\0\0\x0c\0\0\0\0\0\0\0", np.uint8)
@@ -38,7 +38,6 @@ OTHER_CONTROL: Final = -2
 
 
 def producer_facts(batches: BatchTable, task: SegmentTask) -> pa.RecordBatch | None:
-    """The facts of one batch table, or None if it has no producer's batches."""
     of_producers = np.flatnonzero(
         (batches.producer_id >= 0) & (batches.last_offset >= batches.base_offset) & attributable(batches)
     )
@@ -88,7 +87,6 @@ def _follows(batches: BatchTable, neighbor: Integers, index: int) -> bool:
 
 
 def _begins(batches: BatchTable, rows: Integers, task: SegmentTask) -> Flags:
-    """Flags of the batches (by producer, then in log order) that begin a fact."""
     control = batches.is_control[rows]
     attributes_differ = np.diff(batches.is_transactional[rows].astype(np.int8)) != 0
     begins = np.ones(len(rows), np.bool_)

@@ -105,7 +105,6 @@ class _SegmentReader:
                     yield from _typed(Fact, self._internal.add(batches))
 
     def rest(self) -> Iterator[TypedBatch]:
-        """Yield the rows that are complete only after the last batch."""
         totals, task = self._totals, self._task
         for damage, resume_offset in zip_longest(self._damages, self._resume_offsets):
             text = f"{damage.text} (at byte {damage.position})"
@@ -126,7 +125,7 @@ class _SegmentReader:
         yield from _typed(SegmentStat, (self._stat(),))
 
     def damage(self, kind: str, offset: int, text: str, resume_offset: int | None = None) -> None:
-        """Record damage from ``offset`` to ``goes_on_at``; None: to the end of the segment, or of the log."""
+        """Record damage from ``offset`` to ``resume_offset``; None: to the end of the segment, or of the log."""
         if resume_offset is None:
             resume_offset = INT64_MAX if self._task.next_base_offset < 0 else self._task.next_base_offset
         self._add_missing(offset, resume_offset)

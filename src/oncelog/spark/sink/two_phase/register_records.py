@@ -150,7 +150,6 @@ def _limit_places(listed: tuple[Listed, ...]) -> tuple[Listed, ...]:
 
 
 def _parts(register: Register) -> Iterator[list[Any]]:
-    """Yield the list's entries, as many together as a part holds. Raises SinkError."""
     listed = register.listed
     sizes = [*map(_size, listed)]
     if sum(sizes) > (MAX_PARTS - 1) * PART_BYTES:
