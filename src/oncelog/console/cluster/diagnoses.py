@@ -77,7 +77,7 @@ class Diagnoses:
             return Diagnosis(self._report, self._clock() - self._ended_s, error, self._rates(self._report))
 
     def peek(self) -> Diagnosis | None:
-        """The last diagnosis, for a page that is useful without; None if there is none after a short wait."""
+        """The last diagnosis, for a page that is useful without; None before the first, after a short wait."""
         with self._changed:
             self._begin(at_once=self._report is None)
             self._changed.wait_for(lambda: not self._is_running, BRIEF_S if self._report is not None else PEEK_S)
