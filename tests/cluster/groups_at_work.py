@@ -10,7 +10,7 @@ from typing import Final
 
 from oncelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from oncelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from tests.cluster.group_members import GROUPS_BY_NAME, Kind, MemberClient, Role, Taken
+from tests.cluster.group_members import GROUPS_BY_NAME, Kind, MemberClient, Role, Taken, following
 from tests.cluster.member_process import Killed, ProcessMember
 from tests.peers.clients.sweep.wire import Wire
 from tests.waiting import wait_until
@@ -120,6 +120,8 @@ class Member(threading.Thread):
         self._as_process = as_process
         self._process: ProcessMember | None = None
         self._after_taking: Callable[[], object] | None = None
+        self.taken: Mapping[int, int] = {}
+        """The offsets after the records that it has taken last."""
 
     def replaced(self) -> Member:
         """Another member in the place of this one, whose client hangs."""
@@ -132,7 +134,7 @@ class Member(threading.Thread):
         self._again.set()
 
     def after_taking(self, action: Callable[[], object]) -> None:
-        """Call ``action``, in a thread of its own, when the member has taken records the next time."""
+        """Call ``action`` when the member has taken records the next time, before it goes on."""
         self._after_taking = action
 
     def kill(self) -> None:
@@ -186,9 +188,10 @@ class Member(threading.Thread):
             if least := self._begins.pop(record.partition, None):
                 self.group.told(self.name, {record.partition: record.offset}, least)
         self.group.processing(taken)
+        self.taken = following(taken)
         action, self._after_taking = self._after_taking, None
         if action is not None:
-            threading.Thread(target=action, daemon=True).start()
+            action()
 
 
 class Auditor(threading.Thread):

@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,8 +43,9 @@ from tests.waiting import HANG_S, wait_until
 CLASSIC: Final = ("kafka-python", "confluent-range", "aiokafka", "go classic", "oncelog")
 NEW: Final = ("confluent-consumer", "go consumer", "oncelog-consumer", "confluent-consumer")
 SESSION_MS: Final = 3_000
-_STRIKES_S: Final = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1)
+_STRIKES_S: Final = (0.0, 0.0, 0.001, 0.003, 0.01, 0.03, 0.1)
 """After a member has taken records; a transaction is begun, gets offsets, and ends meanwhile."""
+_UNTIL_TAKEN_SESSIONS: Final = 20
 _ONE_BROKER: Final = {"default.replication.factor": "1", "min.insync.replicas": "1"}
 _NOT_OF_KAFKA: Final = ("zookeeper.session.timeout.ms",)
 
@@ -52,7 +53,8 @@ _NOT_OF_KAFKA: Final = ("zookeeper.session.timeout.ms",)
 @dataclass(frozen=True)
 class Options:
     """The members of a drill, whose clients are those of ``classic`` and ``new`` in turn; ``java`` are programs that
-    join the upgraded group and stay. ``kafka``: a release of Apache Kafka instead of our broker."""
+    join the upgraded group and stay. ``command``: another program than `oncelog`; ``kafka``: a release of Apache Kafka
+    instead of our broker."""
 
     members: int = 20
     java: Sequence[str] = ()
@@ -61,6 +63,7 @@ class Options:
     is_exactly_once: bool = False
     session_ms: int = SESSION_MS
     brokers: int = 1
+    command: Sequence[str] | None = None
     kafka: str | None = None
 
 
@@ -163,12 +166,13 @@ class Rolling:
                 self._kill(member)
             elif number % 5 == 2:
                 self._host.strike(self.group.name, self._chance)
-            elif number % 5 in (0, 3):
-                self._freeze(self._chance.choice([member for member in self._members if self._may_strike(member)]))
+            elif number % 5 == 3:
+                self._freeze(self._members[:number])
             member.stop()
             successor = self._members[number] = self._member(number, clients[number % len(clients)])
             successor.start()
             time.sleep(self._chance.choice((0.0, 0.1, 0.3)))
+        self._freeze(self._members)
         for thread in self._frozen:
             thread.join()
 
@@ -184,17 +188,34 @@ class Rolling:
         if self._may_strike(member):
             self._at_work(member, kill)
 
-    def _freeze(self, member: Member) -> None:
+    def _freeze(self, members: Sequence[Member]) -> None:
+        """Until its session is over and others have committed what it has taken: then it goes on with what is theirs.
+        Not one that is about to be replaced, whose producer its successor would fence."""
+        candidates = [member for member in members if self._may_strike(member)]
+        if not candidates:
+            return
+        member = self._chance.choice(candidates)
+
         def freeze() -> None:
             self._at_work(member, member.freeze)
-            time.sleep(1.5 * self._options.session_ms / 1000)
-            member.thaw()
+            try:
+                time.sleep(1.5 * self._options.session_ms / 1000)
+                taken = member.taken
+                wait_until(
+                    lambda: self.group.broken or self._has_committed(taken), f"{taken} after {member.name}", PAUSE_S
+                )
+            finally:
+                member.thaw()
 
         self._frozen.append(threading.Thread(target=freeze))
         self._frozen[-1].start()
 
+    def _has_committed(self, offsets: Mapping[int, int]) -> bool:
+        committed = self.group.snapshot()
+        return all(committed.get(partition, 0) >= offset for partition, offset in offsets.items())
+
     def _at_work(self, member: Member, action: Callable[[], None]) -> None:
-        """Act once: shortly after the member has taken records, at the latest when its session would end."""
+        """Act once: shortly after the member has taken records, or when it has taken none for many sessions."""
         turn, is_done = threading.Lock(), threading.Event()
 
         def act() -> None:
@@ -203,8 +224,8 @@ class Rolling:
                 is_done.set()
 
         delay_s = self._chance.choice(_STRIKES_S)
-        member.after_taking(lambda: [time.sleep(delay_s), act()])
-        if not is_done.wait(self._options.session_ms / 1000):
+        member.after_taking(act if delay_s == 0 else threading.Timer(delay_s, act).start)
+        if not is_done.wait(_UNTIL_TAKEN_SESSIONS * self._options.session_ms / 1000):
             act()
         is_done.wait()
 
@@ -282,7 +303,8 @@ def host(directory: Path, options: Options) -> Iterator[Host]:
             yield OfApacheKafka(broker)
         return
     properties |= _ONE_BROKER if options.brokers == 1 else {}
-    with Cluster(directory / "brokers", count=options.brokers, properties=properties) as cluster:
+    place, count = directory / "brokers", options.brokers
+    with Cluster(place, count=count, properties=properties, command=options.command) as cluster:
         yield Ours(cluster)
 
 

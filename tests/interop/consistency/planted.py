@@ -14,6 +14,7 @@ from typing import Any, Final
 from oncelog.base.errors import ErrorCode
 from oncelog.cli.main import invoke
 from oncelog.core.groups import commits
+from oncelog.core.groups.consumer.offset_checks import PartitionCheck
 from oncelog.core.transactions import decisions
 from oncelog.core.transactions.transitions import Transaction
 from oncelog.node.coordinators.markers import MarkerSender, MarkerToSend
@@ -68,8 +69,15 @@ def reuse_an_epoch() -> None:
 
 
 def ignore_the_generation() -> None:
-    """A member that was thrown out of its group still commits offsets with its transaction (KIP-447)."""
+    """A member that was thrown out of its group still commits offsets with its transaction (KIP-447), whichever
+    protocol the group is of."""
+    check = commits.check_commit
+
+    def accepts(*arguments: Any, is_transactional: bool = False, **others: Any) -> PartitionCheck:
+        return (lambda *_: ErrorCode.NONE) if is_transactional else check(*arguments, **others)
+
     commits._transactional_refusal = lambda group, request: ErrorCode.NONE
+    commits.check_commit = accepts
 
 
 FAULTS: Final[dict[str, Callable[[], None]]] = {

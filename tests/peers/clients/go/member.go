@@ -133,8 +133,9 @@ func transact(options []kgo.Opt, drill *dialog, topic string, words []string) {
 				fmt.Fprintf(os.Stderr, "franz-go: %v\n", err)
 				os.Exit(givenUp)
 			}
+		} else {
+			session.AllowRebalance()
 		}
-		session.AllowRebalance()
 		if drill.tell("committed", committed) == "close\n" {
 			return
 		}
@@ -146,7 +147,7 @@ func transaction(
 	session *kgo.GroupTransactSession, drill *dialog, records []*kgo.Record, output, id string,
 ) (map[int32]int64, error) {
 	if err := session.Begin(); err != nil {
-		return nil, err
+		return nil, err // and the process ends
 	}
 	taken, offsets := [][]int64{}, map[int32]int64{}
 	for _, record := range records {
@@ -161,6 +162,9 @@ func transaction(
 			&kgo.Record{Topic: output, Partition: record.Partition % outputPartitions, Value: []byte(value)}, failures.Promise())
 	}
 	isComplete := failures.Err() == nil
+	// End waits for a heartbeat, and there is none while a rebalance waits for the end of this transaction. If partitions are
+	// lost now, it is aborted.
+	session.AllowRebalance()
 	hasCommitted, err := session.End(context.Background(), kgo.TransactionEndTry(isComplete))
 	if err != nil || !hasCommitted {
 		return map[int32]int64{}, err
