@@ -4,20 +4,15 @@ simulator.
 An open transaction on a partition holds back every ``read_committed`` consumer, rightly so as long as its coordinator
 is going to end it. It *hangs* when no coordinator will ever write its marker on this partition. ``_REASON_CODES`` maps
 three facts (the state of the coordinator's entry, whether it lists the partition, and how its producer compares with
-the partition's) to a :class:`ReasonCode`; ``RULES`` has the consequences. docs/internals/hanging-transactions.md
-explains them.
-
-Rules:
+the partition's) to a :class:`ReasonCode`; ``RULES`` has the consequences. See docs/internals/hanging-transactions.md.
 
 1. The coordinator outweighs any clock: a transaction that it lists does not hang, however old its timestamps.
 2. A missing answer is no evidence: FORGOTTEN needs an answer from every coordinator that could have the id.
 3. An entry with an older epoch than the partition's means that a coordinator has lost state. If it still lists the
    partition, nothing is certain: the partition would reject its marker.
 4. A reason code assumes two consistent answers. Over the network, read the partition a second time before reporting
-   "hanging": a transaction that ends between the two answers looks the same.
-5. To exclude a marker that is still on its way, require an age too: :func:`late_after_ms`.
-
-The audit also knows that files at rest have no coordinator that will still act (``spark.audit``).
+   "hanging": a transaction that ends between the two answers looks the same. To exclude a marker that is still on its
+   way, require an age too: :func:`late_after_ms`.
 """
 
 from __future__ import annotations

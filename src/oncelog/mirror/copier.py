@@ -188,7 +188,6 @@ class Copier:
             self._began_ms = loop_ms()
 
     def _extend_maps(self) -> list[CopiedPartition]:
-        """Append the sent frames to their partitions' maps, at the offsets they were given."""
         runs: dict[TopicPartition, list[MappedRun]] = {}
         for number, (copied, frame) in self._sent.items():
             base = self._offsets.get(number, -1)

@@ -6,9 +6,7 @@
    records (the target keeps it as each record's own), it is larger than the target accepts, or several small ones can
    be joined. The bytes after a record's two deltas are copied unparsed.
 3. Batches of aborted transactions, control batches and batches emptied by compaction are left out.
-4. The source's checksum is verified before a new one is written.
-5. Messages of formats 0 and 1 become records of format 2.
-6. Each frame lists the source offsets of its records, as runs without holes, for offset translation.
+4. Messages of formats 0 and 1 become records of format 2.
 """
 
 from __future__ import annotations
@@ -168,6 +166,7 @@ def _frames(fetched: Fetched, limits: FrameLimits) -> Iterator[Frame]:
             at_offset = header.base_offset
             if header.base_offset >= limits.end_offset:
                 break
+            # Before a new checksum is written.
             if not crc_matches(fetched.records, at, header):
                 raise CorruptBatch("its checksum is wrong")
             if not header.record_count or header.last_offset < fetched.position:

@@ -1,15 +1,9 @@
 """Maps a partition's offsets between source and target, for every offset, in both directions.
 
-The map is a list of runs of records that are consecutive on both sides: source offset, target offset, count. Control
-records, aborted transactions and compaction leave gaps at the source; the mirror's markers, aborted attempts and other
-writers at the target. ``position`` is the source offset up to which everything visible is copied; only gaps may lie
-between the last run and it.
-
-Translation (an offset is "the next to read", as groups commit it):
-1. Inside a run it is exact. In a gap it is the next record, or the end of the last run if none follows yet: later
-   copies come behind it, whatever markers are in between. So no record is skipped or repeated.
-2. Beyond ``position`` there is no answer yet: records that the group has seen are still to be copied.
-3. Before the first run it is the first run: earlier records are not at the target.
+The map is a list of runs of records that are consecutive on both sides. Control records, aborted transactions and
+compaction leave gaps at the source; the mirror's markers, aborted attempts and other writers at the target.
+``position`` is the source offset up to which everything visible is copied; only gaps may lie between the last run and
+it. An offset is "the next to read", as groups commit it.
 """
 
 from __future__ import annotations
@@ -75,6 +69,7 @@ class OffsetMap:
 
     def to_target(self, offset: int) -> int | None:
         """The target offset to read next for a source offset; None if it is beyond ``position``."""
+        # Records that the group has seen are still to be copied.
         if offset > self.position or not self._sources:
             return None
         return self._translated(offset, self._sources, self._targets)
@@ -92,13 +87,14 @@ class OffsetMap:
 
     def _translated(self, offset: int, ours: array[int], theirs: array[int]) -> int:
         index = bisect_right(ours, offset) - 1
-        # Rule 3.
+        # Before the first run: earlier records are not at the target.
         if index < 0:
             return theirs[0]
         past = offset - ours[index]
         if past < self._counts[index]:
             return theirs[index] + past
-        # Rule 1: a gap.
+        # In a gap it is the next record, or the end of the last run if none follows yet: later copies come behind it,
+        # whatever markers are in between. So no record is skipped or repeated.
         if index + 1 < len(ours):
             return theirs[index + 1]
         return theirs[index] + self._counts[index]

@@ -4,12 +4,9 @@ Each source has one compacted topic, ``__oncelog_mirror_<alias>``. Its partition
 hashes to one by its name. Instances share the slots as a group does; a slot's owner copies its partitions, reads the
 slot from the beginning, and is its only writer.
 
-A record's key is ``["map", topic, partition, topic id, first source offset]``, its value (JSON) the runs from that
-offset on. A partition's last map record also has its position, the source's end, the time, and a refusal of the target.
-It is rewritten with every transaction until it has ``CHUNK_RUNS`` runs; then a new one begins, so that compaction keeps
-each run once. Of several topic ids (a re-created source topic) the map written last is current. An accepted gap has a
-record ``["gap", topic, partition, topic id, first missing offset]``, an offset committed for a group at the target
-``["group", topic, partition, topic id, group]``.
+A key is ``["map", topic, partition, topic id, first source offset]``, with the runs from that offset on as value
+(JSON); ``["gap", …, first missing offset]`` for an accepted gap; or ``["group", …, group]`` for an offset committed at
+the target. Of several topic ids (a re-created source topic) the map written last is current.
 """
 
 from __future__ import annotations
@@ -131,6 +128,8 @@ class CopiedPartition:
 
     def _chunks(self) -> list[tuple[int, int]]:
         end = len(self.offsets)
+        # The last record is rewritten with every transaction until it has CHUNK_RUNS runs; then a new one begins, so
+        # that compaction keeps each run once.
         starts = range(self.chunk_start, end, CHUNK_RUNS)
         return [(start, min(start + CHUNK_RUNS, end)) for start in starts]
 

@@ -5,9 +5,9 @@ transactions of its own, so that a refusal aborts no other partition.
 
 1. The records before the refused one are copied first.
 2. If the target did not say which record of a batch it refuses, the next attempt's batches are an eighth as large, down
-   to one record. A refusal of the whole topic needs no search.
-3. The refused record is retried alone, after growing pauses, and at once if the topic's configuration changed.
-4. Once it is accepted, the records behind it are tried. The refusal is over when all fetched records are accepted.
+   to one record.
+3. The refused record is retried alone, after growing pauses, and at once if the topic's configuration changed. Once it
+   is accepted, the records behind it are tried. The refusal is over when all fetched records are accepted.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Trial:
         self.refused, self.is_exact = refusal.refused, refusal.is_exact
         self.frame_end = INT64_MAX if refusal.is_exact else refusal.frame_end
         if not refusal.is_exact:
-            # Rule 2.
+            # A refusal of the whole topic is exact and needs no search.
             self.limit_bytes = max(1, min(self.limit_bytes, refusal.frame_bytes) // _SHRINK_FACTOR)
         self.attempts = self.attempts + 1 if is_same else int(refusal.is_exact)
         self.due_ms = now_ms + _PAUSES.delay_ms(max(0, self.attempts - 1))

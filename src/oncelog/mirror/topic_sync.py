@@ -237,7 +237,6 @@ class TopicSync:
     async def _altered(
         self, topic: PlannedTopic, changes: Iterable[TargetChange]
     ) -> BrokerRefused | UnsupportedRequest | None:
-        """Returns the first refusal, or None."""
         refused: BrokerRefused | UnsupportedRequest | None = None
         for change, delete in changes:
             try:

@@ -409,7 +409,6 @@ class Node:
 
     @cached_property
     def _queries(self) -> CoordinatorQueries:
-        """Made for the first query."""
         from oncelog.node.hanging.coordinator_queries import CoordinatorQueries
 
         return CoordinatorQueries(self._messages, self.transactions, self.cluster, self._leadership, self._runnable)

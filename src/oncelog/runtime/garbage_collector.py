@@ -2,8 +2,8 @@
 
 A broker of ten thousand partitions has half a million long-lived objects. Traversing them blocks the loop for 150 ms or
 more, and one large request makes enough new objects to trigger that. So objects that survive a full collection are
-*frozen*: the next one skips them. Reference counting still frees them, except cycles; once the frozen objects have
-doubled, one collection traverses them all. Only for a process that is a broker and nothing else.
+*frozen*: the next one skips them. Reference counting still frees them, except cycles; once they have doubled, one
+collection traverses them all. Only for a process that is a broker and nothing else.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Explains partitions of a group with unread records that do not advance, by what their member does elsewhere. Pure.
 
-Consumers send heartbeats from a thread of their own, so these do not show that a member polls. But a Java or librdkafka
-consumer that does not poll for max.poll.interval.ms leaves the group: a member that has stood still for longer does
-poll. If its other partitions advance, the next record is the reason, and the finding says how to look at it and how to
-skip it.
+Heartbeats come from a thread of their own, so they do not show that a member polls. But a Java or librdkafka consumer
+that does not poll for max.poll.interval.ms leaves the group: a member that has stood still for longer does poll. If its
+other partitions advance, the next record is the reason, and the finding says how to look at it and how to skip it.
 """
 
 from __future__ import annotations

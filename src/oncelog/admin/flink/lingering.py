@@ -1,13 +1,6 @@
 """Finds the transactions that a dead Flink job left open, each with the decision that its checkpoint implies.
 
-Rules, as Flink itself decides when it restores the checkpoint:
-
-1. A transaction that the checkpoint lists for commit is committed, by its exact identity.
-2. Any other open transaction whose id a writer of the job makes is aborted: it began after the checkpoint.
-3. Ids that a writer's state counts on, and which are not listed with an identity, are left alone.
-4. With a newer complete checkpoint beside this one nothing is aborted: that one may count on the transactions.
-5. A restored job repeats its commits with the epoch of the checkpoint and by the rules of Transactions V1, whatever its
-   client: the end does not raise the epoch, or the job would take its data for lost.
+Flink itself decides in this way when it restores the checkpoint.
 """
 
 from __future__ import annotations
@@ -35,16 +28,22 @@ class FlinkTransactions:
 def lingering_transactions(cluster: Cluster, checkpoint: FlinkCheckpoint) -> Program[FlinkTransactions]:
     """The listed transactions, and the job's other open ones."""
     sink = checkpoint.sink
+    # Committed by their exact identity. A restored job repeats these commits with the epoch of the checkpoint and by
+    # the rules of Transactions V1, whatever its client: the end does not raise the epoch, or the job would take its
+    # data for lost.
     saved = [
         SavedTransaction(
             stored, True, f"checkpoint {_id(checkpoint, number)} counts on it", checkpoint.stored_at_ms, True
         )
         for stored, number in sorted(sink.committables.items())
     ]
+    # With a newer complete checkpoint nothing is aborted: that one may count on the transactions.
     if not sink.prefixes or checkpoint.newer:
         return FlinkTransactions(saved, [])
     listing = yield from list_transactions(cluster, ListFilter(states=(ONGOING_STATE,)))
     listed = {stored.transactional_id for stored in sink.committables}
+    # Ids in ``prepared``, which a writer's state counts on without an identity, are left alone. Any other open
+    # transaction of a writer of the job began after the checkpoint: it is aborted.
     names = [
         row.transactional_id
         for row in listing.rows

@@ -3,12 +3,9 @@
 1. A scan has found the transaction; :func:`refusal` rejects it by the verdict alone.
 2. Immediately before each marker, leader and coordinators are queried again (:func:`abort`), and the verdict is checked
    again.
-3. The marker goes to the partition's leader only. oncelog's leaders match it by the transaction's start offset and
-   exact epoch (:attr:`OpenTransaction.takes_start_offset`; tagged fields in DescribeProducers identify such leaders).
-   They refuse to end a live transaction that they also coordinate. Apache Kafka ignores the tag and ends whatever the
-   producer has open at that moment. The coordinator epoch is the leader's, or 0 if it gave none.
+3. The marker goes to the partition's leader only.
 4. Then the last stable offset is watched until it moves. If the race was possible, the coordinator is queried once
-   more: a transaction that began on the partition meanwhile gives a warning.
+   more.
 
 The rule (``AbortMarker`` in ``base.transaction_verdicts``): a decided transaction, or one in two-phase commit, is never
 ended here, not even by force. ``termination`` asks the coordinator to end those.
@@ -185,6 +182,10 @@ def write_abort_marker(cluster: Cluster, transaction: OpenTransaction, *, ends_l
         topics=[WritableTxnMarkerTopic(name=producer.topic, partition_indexes=[producer.partition])],
         # −1 would be refused: the leader gave none.
         coordinator_epoch=max(0, producer.coordinator_epoch),
+        # oncelog's leaders match the transaction by start offset and exact epoch
+        # (``OpenTransaction.takes_start_offset``; tagged fields in DescribeProducers identify such leaders), and refuse
+        # to end a live transaction that they also coordinate. Apache Kafka ignores the tag and ends whatever the
+        # producer has open at that moment.
         start_offset=transaction.start_offset,
         ends_live=ends_live,
     )

@@ -52,8 +52,6 @@ class BrokerRequest(Generic[R]):
 
 
 class Progress(Protocol):
-    """Reports the progress of long work; called repeatedly."""
-
     def __call__(self, done: int, total: int | None) -> None:
         """``done`` of ``total`` are finished."""
 

@@ -4,15 +4,9 @@ The reason code comes from the one table of hanging transactions (``base.transac
 table with the answers of partition leader and coordinators, picks one answer of several, and puts the reason into
 words.
 
-Rules:
-
-1. The most favourable answer wins: of several transactional ids with one producer id, the one that is not hanging.
-2. "hanging" needs three things: the reason code, confirmation by the leader *after* the coordinator answered, and the
-   required age. Without the confirmation, a transaction that completes in between, one on a replaced leader, or a live
-   one judged by a replaced coordinator would look hanging.
-3. Age is now minus the timestamp of the first record. The last write is a lower bound, used only if the first record
-   cannot be read. A time in the future counts as none.
-4. No answer is no evidence: while a coordinator has not answered, nothing counts as forgotten.
+"hanging" needs three things: the reason code, confirmation by the leader *after* the coordinator answered, and the
+required age. Without the confirmation, a transaction that completes in between, one on a replaced leader, or a live one
+judged by a replaced coordinator would look hanging.
 """
 
 from __future__ import annotations
@@ -85,7 +79,7 @@ class Classification:
 def finding_of(producer: ProducerRow, evidence: Evidence) -> Finding:
     """The finding about the transaction that ``producer`` has open, from all answers of coordinators."""
     findings = [_from_row(producer, row) for row in evidence.rows]
-    # Rule 1.
+    # The most favourable answer wins: of several transactional ids with one producer id, the one that is not hanging.
     for finding in findings:
         if not needs_recheck(finding):
             return finding
@@ -94,6 +88,7 @@ def finding_of(producer: ProducerRow, evidence: Evidence) -> Finding:
     if evidence.unknown_id is not None:
         reason = f"the coordinator of {evidence.unknown_id!r} does not know this id any more"
         return Finding(classify_without_entry(all_answered=True), None, reason)
+    # No answer is no evidence: while a coordinator has not answered, nothing counts as forgotten.
     code = classify_without_entry(all_answered=not evidence.unanswered)
     if evidence.unanswered:
         reason = "no coordinator that was heard knows the producer id, but " + "; ".join(evidence.unanswered)
@@ -168,7 +163,7 @@ def classify(finding: Finding, ages: Ages, *, doubt: str | None = None) -> Class
         return Classification(verdict, _sentence(finding.reason + _overdue(finding, ages)))
     if doubt is not None:
         return Classification(Verdict.SUSPECTED, _sentence(f"{finding.reason}; but {doubt}"))
-    # Rule 3: the last write is a lower bound of the age.
+    # The last write is a lower bound of the age, for a first record that cannot be read.
     least_age_ms = ages.since_last_write_ms if ages.age_ms is None else ages.age_ms
     if least_age_ms >= ages.required_ms or ages.required_ms <= 0:
         return Classification(Verdict.HANGING, _sentence(finding.reason))
@@ -214,9 +209,8 @@ def required_age_ms(row: TransactionRow | None, min_age_ms: int | None, max_time
 def ages_of(
     now_ms: int, timestamp_ms: int | None, last_timestamp_ms: int, required_ms: int, problem: str | None = None
 ) -> Ages:
-    """Ages at ``now_ms``."""
     age_ms = None if timestamp_ms is None else now_ms - timestamp_ms
-    # Rule 3: producers' clocks may be ahead.
+    # Producers' clocks may be ahead.
     if age_ms is not None and age_ms < 0:
         age_ms, problem = None, "its first record has a time in the future"
     since_ms = max(0, now_ms - last_timestamp_ms) if last_timestamp_ms >= 0 else 0

@@ -1,33 +1,18 @@
 """Confirms with all brokers that a broker which answered leads the partition that it answered for.
 
 Claims concern the leader that lists an open transaction, or the coordinator of a transactional id, which leads the id's
-partition of ``__transaction_state``. Any replica answers DescribeProducers from its own state. A lagging follower, and
-a replaced leader that is cut off from the controller, show transactions that ended long ago; and metadata that names
-such a leader comes from a broker that lags itself. A replaced coordinator answers from memory, without the changes of
-its successor: a live transaction then looks as if it hung.
+partition of ``__transaction_state``. Any replica answers DescribeProducers from its own state: a lagging follower, or a
+replaced leader that is cut off from the controller, shows transactions that ended long ago, and a broker that lags
+itself names such a leader in metadata. A replaced coordinator lacks its successor's changes: a live transaction then
+looks as if it hung.
 
-Rules:
-
-1. The claim is taken from metadata before coordinators are queried, and confirmed after the leader was queried again. A
+1. A claim is taken from metadata before coordinators are queried, and confirmed after the leader was queried again. A
    leader whose epoch is still the latest has every marker written before: earlier leaders' acknowledged markers are in
    its log, and there is no later leader.
-2. Every broker is asked for metadata: a broker that wrote a marker as a later leader knows its own epoch. A later epoch
-   refutes the claim; an earlier one comes from a lagging broker and says nothing. Without epochs, all brokers have to
-   name the same leader.
+2. Every broker is asked for metadata: a broker that wrote a marker as a later leader knows its own epoch.
 3. A broker that does not answer may be that later leader if it has a replica, unless no answer names it any more.
-4. A topic with another id, or one that a broker does not know, is not the claimed one.
-5. Claims on ``__transaction_state`` are taken before the first coordinator is queried. A coordinator whose epoch is
-   still the latest answered for its ids: no later one could change them. It may have answered under an earlier epoch of
-   its own only if no other broker led in between: a replaced leader is elected again only from the in-sync set, and
-   gives up its coordination when it follows the new leader into that set.
-6. The broker that answered for an id has to be the claimed one. A list, FindCoordinator or newer metadata may lead to
-   another broker: its answer does not count.
-7. If no coordinator knows a producer id, all brokers were queried, so a successor lists what a replaced one omits. But
-   the list has a gap if a partition moves between two answers (the old leader answers after it resigned, the new one
-   before its election), and if the view comes from a broker that was cut off before the successor joined the cluster.
-   Both raise an epoch: such a verdict rests on the claims on all partitions.
-8. Without partitions in the view (the topic is absent or may not be described) nothing is claimed, and nothing doubted
-   for that alone. A broker that alone reports no partitions fails to confirm a claim.
+
+The other rules are beside the code.
 """
 
 from __future__ import annotations
@@ -76,6 +61,8 @@ class _Answers(NamedTuple):
 
 def claims_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Claim]:
     """The leaders in the client's view, without a request."""
+    # Without a partition in the view (its topic is absent or may not be described) nothing is claimed, and nothing
+    # doubted for that alone.
     claims = {}
     for partition in partitions:
         info = cluster.view.partition(partition)
@@ -170,10 +157,11 @@ def _contradiction(
     for report in reports:
         if report.entry is None:
             return f"broker {report.broker} says of {named}: {explain(report.error_code)}"
-        # Rule 4.
+        # A broker that does not know the topic, or reports another id, does not confirm the claim.
         if report.topic_id != claim.topic_id and NO_TOPIC_ID not in (report.topic_id, claim.topic_id):
             return "the topic is another one by now; look again"
-        # Rule 2.
+        # A later epoch refutes the claim; an earlier one comes from a lagging broker and says nothing. Without epochs,
+        # all brokers have to name the same leader.
         later = report.entry.leader_epoch > claim.leader_epoch
         differs = report.entry.leader_epoch == claim.leader_epoch and report.entry.leader_id != claim.leader
         if (later or differs) and (newest is None or report.entry.leader_epoch > newest.leader_epoch):
@@ -233,6 +221,10 @@ def coordinator_of(cluster: Cluster, transactional_id: str) -> int | None:
 
 def claims_on_coordinators(cluster: Cluster) -> dict[TopicPartition, Claim]:
     """The leaders of all partitions of the transaction log in the client's view; empty if unknown."""
+    # To be called before the first coordinator is queried. A coordinator whose epoch is still the latest answered for
+    # its ids: no later one could change them. It may have answered under an earlier epoch of its own only if no other
+    # broker led in between: a replaced leader is elected again only from the in-sync set, and gives up its coordination
+    # when it follows the new leader into that set.
     info = cluster.view.topics.get(TRANSACTION_STATE)
     partitions = () if info is None else info.partitions
     return claims_of(cluster, (TopicPartition(TRANSACTION_STATE, index) for index in partitions))
@@ -243,6 +235,10 @@ def supporting_claims(
 ) -> dict[TopicPartition, Claim]:
     """The claims that a finding rests on: those of the ids in ``answered_by`` (id → broker that answered), or all if
     there are none."""
+    # No coordinator knows the producer id, and all brokers were queried: a successor lists what a replaced one omits.
+    # But the list has a gap if a partition moves between two answers (the old leader answers after it resigned, the new
+    # one before its election), or if the view comes from a broker that was cut off before the successor joined the
+    # cluster. Both raise an epoch.
     if not answered_by:
         return dict(claims)
     partitions = {_partition_of(name, claims) for name in answered_by} if claims else ()
@@ -255,7 +251,7 @@ def doubt_about_coordinators(
     """Why the brokers that answered may not have been the coordinators, or None."""
     for name, broker in answered_by.items() if claims else ():
         claim = claims.get(_partition_of(name, claims))
-        # Rule 6.
+        # A list, FindCoordinator or newer metadata may have led to another broker, whose answer does not count.
         if claim is not None and claim.leader != broker:
             return f"broker {broker} has answered for {name!r} and was not its coordinator a moment before; look again"
     return next(

@@ -2,12 +2,11 @@
 
 *Bounds* are the last stable offset and the high watermark (ListOffsets at both isolation levels). The *start* of an
 open transaction is read at its start offset (Fetch, read_uncommitted): a producer's state has only the time of its last
-write, which makes a transaction that goes on writing look young for ever.
+write, which makes a transaction that goes on writing look young for ever. Only headers of batches are read.
 
-1. A partition that cannot be queried is left out of bounds and reported; the others are answered.
-2. Starts are requested for many partitions at once, with little of each. A batch larger than the limit comes back
-   empty, and is requested again with more, at last alone, when a broker sends it whatever its size.
-3. Only headers of batches are read.
+A partition that cannot be queried is left out of bounds and reported; the others are answered. Starts are requested for
+many partitions at once, with little of each; a batch larger than the limit comes back empty, and is requested again
+with more, at last alone.
 """
 
 from __future__ import annotations

@@ -2,12 +2,7 @@
 
 A broker, Apache Kafka's too, answers ListTransactions from the transaction log partitions that it hosts. While one
 moves, both coordinators may list its ids, since the old one may not know that it was replaced; or neither does, if the
-new one was queried before the move and the old one after. Rules:
-
-1. If several brokers list an id, the row of the broker that leads its transaction log partition counts, by metadata
-   read after the answers.
-2. If none of them leads it, all rows stay, and the list says so.
-3. A partition whose leader changed since before the brokers were queried is reported: ids may be missing.
+new one was queried before the move and the old one after.
 """
 
 from __future__ import annotations
@@ -40,8 +35,8 @@ def has_repeated(rows: Iterable[ListedTransaction]) -> bool:
 
 
 class UniqueIdFilter:
-    """Applies the rules to one list. Create it after the transaction log's metadata is read, before brokers are
-    queried; ``unanswered`` says what may be wrong."""
+    """Filters one list. Create it after the transaction log's metadata is read, before brokers are queried;
+    ``unanswered`` says what may be wrong."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -77,9 +72,10 @@ class UniqueIdFilter:
             yield from listed
 
     def _of_coordinator(self, transactional_id: str, listed: list[ListedTransaction]) -> list[ListedTransaction]:
+        # The broker that leads the partition by metadata read after the answers.
         leader = coordinator_of(self._cluster, transactional_id)
         kept = [row for row in listed if row.coordinator == leader]
-        # Rule 2.
+        # All rows stay, and the list says so.
         if not kept:
             brokers = ", ".join(map(str, sorted(row.coordinator for row in listed)))
             reason = f"brokers {brokers} tell it, and none of them leads its partition; ask again"

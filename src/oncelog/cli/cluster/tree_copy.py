@@ -149,7 +149,6 @@ def _path(node: TreeNode) -> str:
 
 
 def _write(target: Coordination, nodes: Sequence[TreeNode], progress: Callable[[int, int], None]) -> None:
-    """Creates all nodes except the cluster's id, parents first."""
     parents_first = sorted((node for node in nodes if node.path not in (OURS, layout.CLUSTER_ID)), key=_path)
     done = 0
     for part in _commits(_writing(target, node) for node in parents_first):

@@ -18,8 +18,6 @@ from oncelog.runtime.metrics.snapshot import Snapshot
 
 
 class Collecting(Protocol):
-    """A source of metrics, as in prometheus-client."""
-
     def collect(self) -> Iterable[Metric]:
         """Called on the server's thread."""
 

@@ -1,14 +1,5 @@
 """One connection to one broker: requests out with rising correlation ids, responses in, in the same order.
 
-State            may send                     next
----------------  ---------------------------  -----------------------------------------------------------
-``NEW``          nothing                      ``start()``                        → ``NEGOTIATING``
-                                              … with the versions assumed        → ``READY``
-``NEGOTIATING``  nothing (ApiVersions is out) UNSUPPORTED_VERSION: ask lower     → ``NEGOTIATING``
-                                              ranges received                    → ``READY``
-``READY``        any request                  –
-any                                           PeerError, or ``close()``          → ``CLOSED``
-
 A correlation id out of order is a PeerError, because nothing on the connection can be trusted after it. The caller
 decodes responses, so that the next request can be sent first. A request without a response (Produce, acks=0) takes a
 correlation id and expects nothing.
@@ -50,9 +41,13 @@ class ExpectedBroker(NamedTuple):
 
 
 class Phase(Enum):
+    # Nothing may be sent. ``start`` leads to NEGOTIATING, with assumed versions to READY.
     NEW = "new"
+    # ApiVersions is out, nothing else may be sent. UNSUPPORTED_VERSION: it is asked again in a lower version.
     NEGOTIATING = "negotiating"
+    # Any request may be sent.
     READY = "ready"
+    # After ``close``, or a PeerError in any phase.
     CLOSED = "closed"
 
 

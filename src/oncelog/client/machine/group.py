@@ -1,14 +1,5 @@
 """One member of a group in the classic protocol (KIP-62, 345, 394): join, sync, heartbeat, and back.
 
-State         sends        on success                      on a rebalance   on an unknown member or generation
-------------  -----------  ------------------------------  ---------------  ------------------------------------
-``UNJOINED``  JoinGroup    leader: ``ASSIGNING``;          (again)          forget the member id, ``UNJOINED``
-                           follower: ``SYNCING``
-``ASSIGNING`` nothing      ``assign(counts)`` → SYNCING
-``SYNCING``   SyncGroup    ``STABLE``, with an assignment  ``UNJOINED``     forget the member id, ``UNJOINED``
-``STABLE``    Heartbeat    ``STABLE``                      ``UNJOINED``     forget the member id, ``UNJOINED``
-``LEFT``      nothing
-
 Rebalances are eager: the assignment is void once the member leaves ``STABLE``. ``UNJOINED`` with a generation is a
 member called to a rebalance: until its owner is ready to join, ``keep_alive`` sends heartbeats. A static member (with
 an instance id) does not leave when it closes. One request is outstanding at a time; if its response is lost it is sent
@@ -46,9 +37,16 @@ from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestA
 
 
 class State(Enum):
+    # A rebalance leads from SYNCING and STABLE to UNJOINED; an unknown member or generation does so from every state,
+    # and the member id is forgotten.
+
+    # Sends JoinGroup. The leader goes on to ASSIGNING, a follower to SYNCING.
     UNJOINED = "unjoined"
+    # Sends nothing; ``assign(counts)`` leads to SYNCING.
     ASSIGNING = "assigning"
+    # Sends SyncGroup, whose response has the assignment: STABLE.
     SYNCING = "syncing"
+    # Sends heartbeats.
     STABLE = "stable"
     LEFT = "left"
 

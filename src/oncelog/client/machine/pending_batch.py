@@ -38,7 +38,6 @@ class PendingBatch:
 
     @property
     def place(self) -> tuple[int, int]:
-        """The place in sequence order."""
         return self.number, self.part
 
     @property

@@ -1,22 +1,15 @@
 """An idempotent producer: groups records into batches, and gets every batch into the log exactly once.
 
-Rules:
 1. A batch gets its sequence when it is first sent, and keeps it: sent again it is recognised (KIP-98).
 2. At most five batches of a partition are in flight, because the broker remembers five. They are sent in order, after a
-   failure too: never while an earlier one of the partition waits to be repeated. The first batch of a partition is in
-   flight alone: a leader that does not know the producer takes any sequence, so it would take the second batch after it
-   refused the first.
+   failure too.
 3. When a batch is given up, the sequences after it no longer fit: once nothing of the partition is in flight, the epoch
    is raised and what is left of that partition is numbered from 0 again (KIP-360). Other partitions keep id, epoch and
-   sequences until they have nothing numbered left. What may have been appended is given up as ``maybe_appended``.
-   Exhausted epochs need a new producer id.
-4. Sequences wrap from 2³¹−1 to 0.
-5. In a transaction (``transactional``) a batch that is given up costs the transaction, ``discard`` drops what is left,
+   sequences until they have nothing numbered left. Exhausted epochs need a new producer id.
+4. In a transaction (``transactional``) a batch that is given up costs the transaction, ``discard`` drops what is left,
    and the coordinator raises the epoch.
-6. A batch that is too large is cut in two, again and again until the broker takes the parts. These keep the sequences
-   of their records, and later batches of the topic are not larger. Only a record that is too large alone is given up.
-   The same holds for a batch with a refused record, if the broker does not name the record.
-7. Of a batch with refused records that the broker names (KIP-467), those are given up and the others are sent again.
+5. A batch that is too large is cut in two, again and again until the broker takes the parts, which keep the sequences
+   of their records. The same holds for a batch with a refused record, if the broker does not name the record (KIP-467).
 
 Without an id (``producer_id`` −1) the same machine gives at-least-once delivery.
 """
@@ -155,13 +148,15 @@ class ProducerMachine:
     def ready(self, now_ms: int, *, flush: bool = False) -> Iterator[TopicPartition]:
         """Partitions whose next batch may be sent now: full, old enough, or ``flush``."""
         for partition, state in self._partitions.items():
+            # The first batch is in flight alone: a leader that does not know the producer takes any sequence, so it
+            # would take the second batch after it refused the first.
             if not state.queue or len(state.in_flight) >= (MAX_IN_FLIGHT if state.known_id == self.producer_id else 1):
                 continue
             first = state.queue[0]
-            # Rule 3: batches after the failure wait for ``renumber``.
+            # Batches after the failure wait for ``renumber``.
             if state.failed_place is not None and first.place > state.failed_place:
                 continue
-            # Rule 2: a repeated batch goes alone.
+            # Nothing is sent while an earlier batch of the partition waits to be repeated.
             if first.not_before_ms > now_ms or (first.attempts and state.in_flight):
                 continue
             full = len(state.queue) > 1 or first.framed or first.size_bytes >= self._limit(partition)
@@ -177,7 +172,7 @@ class ProducerMachine:
         """Take the next batch of a ready partition; its ``contents`` are the bytes to send."""
         state = self._partitions[partition]
         batch = state.queue.popleft()
-        # Rule 6: later batches of the topic are not larger than the accepted parts.
+        # Later batches of the topic are not larger than the accepted parts.
         if batch.sequence < 0 and batch.is_divisible and batch.size_bytes > self._limit(partition):
             batch, *others = batch.divided(self._limit(partition))
             state.queue.extendleft(reversed(others))
@@ -202,14 +197,16 @@ class ProducerMachine:
         state = self._partitions[batch.partition]
         if error_code in _APPENDED:
             self._finish(batch)
-            # Rule 2: the leader knows the producer now.
+            # The leader knows the producer now.
             state.known_id = state.identity[0]
             return Delivered(batch.partition, batch.count, base_offset, batch.number)
         named = tuple(sorted({index for index in refused if 0 <= index < batch.count}))
         if error_code in _TOO_LARGE or (error_code in _REFUSED_FOR_RECORDS and not named):
+            # A record that is too large alone is given up below.
             if batch.is_divisible:
                 self._divide(batch, error_code)
                 return None
+        # The records that the broker names are given up, the others are sent again.
         elif error_code in _REFUSED_FOR_RECORDS:
             return self._give_up_named(batch, named, error_code, message)
         if error_code in _PERHAPS_APPENDED:
@@ -314,7 +311,6 @@ class ProducerMachine:
         return failed
 
     def _insert(self, state: _Partition, batches: list[PendingBatch]) -> None:
-        """Requeue batches in sequence order."""
         at = sum(1 for waiting in state.queue if _before(waiting, batches[0]))
         for batch in reversed(batches):
             state.queue.insert(at, batch)
@@ -365,6 +361,7 @@ class ProducerMachine:
 
     def _restart(self, state: _Partition) -> list[Failed]:
         """Number a partition from 0 under the current epoch: waiting batches are encoded again, or given up."""
+        # Batches that may have been appended are given up as ``maybe_appended``.
         doubtful = [batch for batch in state.queue if batch.ambiguous and state.unsure]
         for batch in doubtful:
             state.queue.remove(batch)

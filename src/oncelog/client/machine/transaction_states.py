@@ -1,17 +1,5 @@
 """The states of a transactional producer, and the verdict on each error code (KIP-98, 360, 447, 890, 939).
 
-State               contract
-------------------  ----------------------------------------------------------------------------------------------
-``UNINITIALIZED``   no producer id; only ``initialize``
-``INITIALIZING``    InitProducerId is under way, at first or to raise the epoch after a transaction that went wrong
-``READY``           no transaction; only ``begin``
-``IN_TRANSACTION``  records and offsets are taken
-``PREPARED``        everything is flushed and nothing more is taken: only ``commit``, ``abort``, ``complete`` (KIP-939)
-``COMMITTING``      EndTxn is under way; the outcome is not known until it is answered, so only ``commit`` again
-``ABORTING``        EndTxn is under way; only ``abort`` again
-``ABORTABLE_ERROR`` something failed; only ``abort``, after which the producer is usable again
-``FATAL_ERROR``     another instance has taken over, or the producer may not go on; a new one is needed
-
 A step that ``NEXT`` lacks is refused before anything is changed or sent.
 """
 
@@ -25,14 +13,23 @@ from oncelog.client.machine.retry import Remedy, remedy
 
 
 class State(Enum):
+    # No producer id; only ``initialize``.
     UNINITIALIZED = "uninitialized"
+    # InitProducerId is under way, at first or to raise the epoch after a transaction that went wrong.
     INITIALIZING = "initializing"
+    # No transaction; only ``begin``.
     READY = "ready"
+    # Records and offsets are taken.
     IN_TRANSACTION = "in a transaction"
+    # Everything is flushed and nothing more is taken: only ``commit``, ``abort``, ``complete`` (KIP-939).
     PREPARED = "prepared"
+    # EndTxn is under way; the outcome is not known until it is answered, so only ``commit`` again.
     COMMITTING = "committing"
+    # EndTxn is under way; only ``abort`` again.
     ABORTING = "aborting"
+    # Something failed; only ``abort``, after which the producer is usable again.
     ABORTABLE_ERROR = "to be aborted"
+    # Another instance has taken over, or the producer may not go on; a new one is needed.
     FATAL_ERROR = "unusable"
 
 

@@ -1,18 +1,12 @@
 """Decides a transactional producer's next request to its coordinators, and applies the responses.
 
 The states and verdicts are tables of ``transaction_states``; records and sequences are the ``ProducerMachine``'s.
-Rules:
+
 1. One request at a time. It stays the next until it was answered for good: every one of them may be repeated.
 2. With transaction version 1 a partition is announced (AddPartitionsToTxn) before a batch for it is sent, and a group
-   (AddOffsetsToTxn) before its offsets. With version 2 (KIP-890) Produce 12 and TxnOffsetCommit 5 do it themselves, and
-   EndTxn 5 answers the epoch of the next transaction. The version is the cluster's finalized ``transaction.version``,
-   taken when a transaction is over; where it changed, the epoch is raised first.
+   (AddOffsetsToTxn) before its offsets. With version 2 (KIP-890) Produce 12 and TxnOffsetCommit 5 do it themselves.
 3. A sequence that was used up and is not in the log makes a hole that the next batch would fall into: the epoch is
    raised (InitProducerId with the present id and epoch, KIP-360), which version 2 does at each end anyway.
-4. EndTxn is not sent for a transaction that the coordinator cannot know of. With version 2 a doubt is enough to abort.
-5. Two-phase commit (KIP-939): ``prepare`` names the transaction by id and epoch, to be stored with the outside
-   decision. A new instance that kept it ends it with the id and epoch *returned* to it, but only the stored ones tell
-   whether it is the one that was decided.
 """
 
 from __future__ import annotations
@@ -180,7 +174,7 @@ class TransactionMachine:
         if self.state is State.ABORTING:
             return
         self._to(State.ABORTING, "abort")
-        # Rule 4: an announcement that was sent may have begun the transaction.
+        # An announcement that was sent may have begun the transaction.
         self._steps = deque(step for step in self._steps if step.sent and self.version < 2 and _announces(step))
         self._push_end(committed=False)
 
@@ -199,7 +193,7 @@ class TransactionMachine:
             return Ended.NOTHING_PREPARED
         if self.prepared is None or self.state not in (State.PREPARED, State.COMMITTING, State.ABORTING):
             raise self._refusal("complete a prepared transaction")
-        # Rule 5: id and epoch identify the decided transaction.
+        # Id and epoch identify the decided transaction (KIP-939).
         if stored == self.prepared:
             self.commit()
             return Ended.COMMITTED
@@ -337,6 +331,8 @@ class TransactionMachine:
         def done(response: InitProducerIdResponse) -> None:
             self.producer_id, self.producer_epoch = response.producer_id, response.producer_epoch
             self._over()
+            # A new instance ends the transaction with the id and epoch that are now its own, but only the stored ones
+            # tell whether it is the one that was decided (KIP-939).
             if keep_prepared and response.ongoing_txn_producer_id >= 0:
                 name = self.settings.transactional_id
                 self.prepared = StoredTransaction(
@@ -350,6 +346,8 @@ class TransactionMachine:
         self._steps.append(_Pending(Step.INIT, lambda: init_request(self.settings, present, keep_prepared), done=done))
 
     def _push_end(self, *, committed: bool) -> None:
+        # EndTxn is not sent for a transaction that the coordinator cannot know of. With version 2 a doubt is enough to
+        # abort.
         announced = bool(self._steps)
         if (self._started or announced) and not self._forgotten:
 
@@ -383,6 +381,8 @@ class TransactionMachine:
             self.state = State.READY
 
     def _over(self) -> None:
+        # The cluster's finalized ``transaction.version`` is taken when a transaction is over; where it changed, the
+        # epoch was raised first.
         self.version = self._version_seen
         self._bump_required = self._forgotten = self._started = False
         self.prepared = None

@@ -279,7 +279,6 @@ class Cluster:
         return info.leader
 
     def by_leader(self, partitions: Iterable[TopicPartition]) -> Program[dict[int, list[TopicPartition]]]:
-        """Partitions grouped by the broker that leads them."""
         grouped: dict[int, list[TopicPartition]] = {}
         for partition in partitions:
             leader = yield from self.leader(partition)

@@ -96,8 +96,6 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
-    """Pause."""
-
     milliseconds: float
 
 

@@ -1,15 +1,6 @@
 """The gate: the middleware that identifies the user of every request and decides whether it may change anything.
 
-Checks, in this order:
-
-- no header that decides something appears twice;
-- the Host header names this console (DNS rebinding);
-- no other site's page fetched this behind its reader's back;
-- the user is logged in and has not failed too often just now;
-- for every method other than GET and HEAD: changes are allowed, the form is small, it comes from this console's own
-  pages (Origin, Sec-Fetch-Site) and carries its session's token.
-
-A request that passes all of them gets a :class:`Permit`. Forms below ``WORK_PREFIX`` make the console itself work (run
+A request that passes all checks gets a :class:`Permit`. Forms below ``WORK_PREFIX`` make the console itself work (run
 an audit, show a report). They pass the other checks, are accepted even if changes are not allowed, and never get a
 Permit; so no handler of such a path can change a cluster. A route cannot choose to bypass the gate: the only paths
 listed here are those of the login and of static files.
@@ -132,6 +123,7 @@ class Gate:
         if "content-length" in headers and "transfer-encoding" in headers:
             return self._refused_early(request, 400, "a request cannot have both Content-Length and Transfer-Encoding")
         host = headers.get("host", "")
+        # Against DNS rebinding.
         if not may_be_addressed_as(self._settings, host):
             text = f"{host!r} is not a name of this console; to allow it, start the console with --name"
             return self._refused_early(request, 421, text)

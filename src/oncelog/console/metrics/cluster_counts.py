@@ -125,7 +125,6 @@ def _read_groups(client: Client, counts: ClusterCounts) -> None:
 
 
 def lag_of(committed: Mapping[TopicPartition, Committed], ends: Ends) -> int:
-    """The offsets between committed offsets and known ends."""
     lag = 0
     for partition, offset in committed.items():
         topic_ends = ends.get(partition.topic)

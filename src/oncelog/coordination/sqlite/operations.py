@@ -33,7 +33,6 @@ def node_now(database: sqlite3.Connection, path: str) -> Change:
 
 
 def nodes_below(database: sqlite3.Connection, path: str) -> list[TreeNode]:
-    """All nodes below ``path`` in path order."""
     start = "" if path == "/" else path
     rows = database.execute(
         "SELECT path, value, version FROM node WHERE path > ? AND path < ? ORDER BY path",

@@ -116,7 +116,6 @@ class OtherSessions:
         return [session_id for session_id, other in self._watched.items() if other.has_ended(now_s)]
 
     def forget(self, session_id: int) -> None:
-        """Drop a session whose row was removed."""
         self._watched.pop(session_id).close(remove=True)
 
     def close(self) -> None:

@@ -1,14 +1,4 @@
-"""Validation of producers' batches and transaction markers, as in Apache Kafka 4.3.
-
-1. A data batch with an older epoch is rejected with INVALID_PRODUCER_EPOCH, which is recoverable.
-2. A new epoch begins at sequence 0. Within an epoch sequences are consecutive; 0 follows 2³¹−1.
-3. Without state for the producer (never seen, expired, or its records deleted) any sequence is accepted (KIP-360): only
-   the client knows it. Only older brokers returned UNKNOWN_PRODUCER_ID.
-4. A marker's epoch is not older than the producer's. With Transactions V2 it is strictly greater, except for a retry:
-   equal, with no transaction open or at the last possible epoch (KIP-890).
-5. A marker from an older coordinator epoch is rejected with TRANSACTION_COORDINATOR_FENCED.
-6. A non-transactional batch is rejected while the same producer has an open transaction.
-"""
+"""Validation of producers' batches and transaction markers, as in Apache Kafka 4.3."""
 
 from __future__ import annotations
 
@@ -32,9 +22,10 @@ class ProducerRefusal(Exception):
 
 
 def check_data_epoch(entry: ProducerEntry, epoch: int, offset: int) -> None:
-    """Check rule 1. Raises ProducerRefusal."""
+    """Raises ProducerRefusal for an older epoch."""
     if epoch < entry.epoch:
         raise ProducerRefusal(
+            # Recoverable for the client.
             ErrorCode.INVALID_PRODUCER_EPOCH,
             f"Epoch of producer {entry.producer_id} at offset {offset} is {epoch}, "
             f"which is smaller than the last seen epoch {entry.epoch}",
@@ -42,7 +33,8 @@ def check_data_epoch(entry: ProducerEntry, epoch: int, offset: int) -> None:
 
 
 def check_sequence(entry: ProducerEntry, epoch: int, first_sequence: int, offset: int) -> None:
-    """Check rules 2 and 3. Raises ProducerRefusal."""
+    """Raises ProducerRefusal."""
+    # A new epoch begins at sequence 0. Within an epoch sequences are consecutive; 0 follows 2³¹−1.
     if epoch != entry.epoch:
         if first_sequence != 0 and entry.epoch != NO_PRODUCER_EPOCH:
             raise ProducerRefusal(
@@ -51,7 +43,8 @@ def check_sequence(entry: ProducerEntry, epoch: int, first_sequence: int, offset
                 f"(request epoch), {first_sequence} (seq. number), {entry.epoch} (current producer epoch)",
             )
         return
-    # Rule 3.
+    # Without state for the producer (never seen, expired, or its records deleted) any sequence is accepted (KIP-360):
+    # only the client knows it. Only older brokers returned UNKNOWN_PRODUCER_ID.
     if entry.epoch == NO_PRODUCER_EPOCH:
         return
     last = entry.last_sequence
@@ -64,7 +57,8 @@ def check_sequence(entry: ProducerEntry, epoch: int, first_sequence: int, offset
 
 
 def check_transactional(entry: ProducerEntry, transactional: bool, offset: int) -> None:
-    """Check rule 6. Raises ProducerRefusal."""
+    """Raises ProducerRefusal."""
+    # The producer has an open transaction.
     if entry.transaction_first_offset is not None and not transactional:
         raise ProducerRefusal(
             ErrorCode.INVALID_TXN_STATE,
@@ -75,10 +69,12 @@ def check_transactional(entry: ProducerEntry, transactional: bool, offset: int) 
 def check_marker(
     entry: ProducerEntry, epoch: int, coordinator_epoch: int, transaction_version: int, offset: int
 ) -> None:
-    """Check rules 4 and 5. Raises ProducerRefusal."""
+    """Raises ProducerRefusal."""
+    # The marker's epoch is not older than the producer's. With Transactions V2 it is strictly greater, except for a
+    # retry: equal, with no transaction open or at the last possible epoch (KIP-890).
     strict = transaction_version >= TRANSACTIONS_V2
     if epoch < entry.epoch or (strict and epoch == entry.epoch):
-        # Rule 4: the last possible epoch cannot rise any further.
+        # The last possible epoch cannot rise any further.
         retried = epoch == entry.epoch and (entry.transaction_first_offset is None or epoch == INT16_MAX)
         if not (strict and retried):
             raise ProducerRefusal(

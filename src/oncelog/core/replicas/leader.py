@@ -10,9 +10,7 @@ Invariants:
    (KIP-966).
 3. The leader is in sync with itself.
 4. While a change of the in-sync set is on its way to the tree, the high watermark counts the *maximal* set: the
-   committed and the proposed one together. Whichever a controller elects from has every acknowledged record.
-5. A follower joins when it has fetched, in this leader epoch, from at least the high watermark and the start of the
-   epoch (KAFKA-7128).
+   committed and the proposed one together.
 """
 
 from __future__ import annotations
@@ -185,12 +183,12 @@ class LeaderReplicas:
         self._proposed = None
 
     def may_join(self, replica: BrokerId) -> bool:
-        """True if a follower outside the maximal set meets invariant 5."""
+        """True if a follower outside the maximal set has reached the high watermark."""
         follower = self._followers.get(replica)
         return (
             follower is not None
             and replica not in self._maximal()
-            # Invariant 5.
+            # It has fetched, in this leader epoch, from at least the start of the epoch (KAFKA-7128).
             and follower.end >= self.high_watermark
             and follower.end >= self.epoch_start
         )
@@ -235,7 +233,7 @@ class LeaderReplicas:
         if self._followers:
             maximal = self._maximal()
             for replica, follower in self._followers.items():
-                # Invariant 4: the proposed set counts too.
+                # Invariant 4: whichever set a controller elects from has every acknowledged record.
                 if follower.end < lowest and (follower.is_joining or replica in maximal):
                     lowest = follower.end
         if lowest > self.high_watermark:

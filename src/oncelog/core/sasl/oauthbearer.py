@@ -1,12 +1,5 @@
 """OAUTHBEARER (RFC 7628, KIP-255, KIP-342), the server side: the client presents a token signed by an issuer.
 
-State        message                                      answer                             next state
------------  -------------------------------------------  ---------------------------------  ----------
-``FIRST``    ``n,,^Aauth=Bearer token^A…^A``, valid       empty                              ``DONE``
-``FIRST``    the same, invalid                            ``{"status":"invalid_token"}``     ``REFUSED``
-``REFUSED``  ``^A``                                       a refusal                          ``DONE``
-``DONE``     none is accepted
-
 An exchange tries one token: a rejected one cannot be followed by another.
 """
 
@@ -46,8 +39,12 @@ class BearerMessage(NamedTuple):
 
 
 class _State(Enum):
+    # ``n,,^Aauth=Bearer token^A…^A``: if it is valid, the answer is empty: DONE. Otherwise it is
+    # ``{"status":"invalid_token"}``: REFUSED.
     FIRST = "first"
+    # ``^A`` is answered with a refusal: DONE.
     REFUSED = "refused"
+    # No message is accepted.
     DONE = "done"
 
 

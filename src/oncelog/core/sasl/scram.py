@@ -1,12 +1,5 @@
 """SCRAM-SHA-256 and -512, the server side (RFC 5802, 7677; KIP-84): a client proves that it knows a password.
 
-State        message                                           answer                          next state
------------  ------------------------------------------------  ------------------------------  ----------
-``FIRST``    ``n,,n=user,r=nonce``                             ``r=…,s=salt,i=iterations``     ``FINAL``
-``FINAL``    ``c=biws,r=both nonces,p=proof``                  ``v=signature``                 ``DONE``
-``DONE``     none is accepted
-
-Rules:
 1. The last message's nonce is the complete concatenation of the client's and ours (CVE-2024-56128), and its ``c``
    repeats the channel binding of the first message.
 2. A name without a credential is treated alike up to the proof (``unknown_users``).
@@ -32,8 +25,11 @@ _EXTENSION: Final = "tokenauth"
 
 
 class _State(Enum):
+    # ``n,,n=user,r=nonce`` is answered ``r=…,s=salt,i=iterations``: FINAL.
     FIRST = "first"
+    # ``c=biws,r=both nonces,p=proof`` is answered ``v=signature``: DONE.
     FINAL = "final"
+    # No message is accepted.
     DONE = "done"
 
 

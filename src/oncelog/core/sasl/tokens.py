@@ -1,16 +1,6 @@
 """Validates JSON web tokens (RFC 7519) that clients present.
 
-Rules, each necessary:
-
-1. The algorithm is one of ``ALGORITHMS`` and matches the kind of the verifying key: never ``none``, and a public key is
-   never the secret of an HMAC.
-2. The key comes from the configured key set by its id: ``jku``, ``x5u`` and keys in the header are ignored. ``crit`` is
-   rejected, because no critical extension is supported.
-3. The signature is verified before anything it covers is trusted.
-4. Issuer and audience are the expected ones, unless the configuration says of one that it is not verified.
-5. ``exp`` and ``iat`` are required, and the time must be between them; ``nbf`` is respected. Clocks may differ by
-   ``clock_skew_s``.
-6. The subject is a non-empty text.
+The signature is verified before anything it covers is trusted. Every check is necessary.
 """
 
 from __future__ import annotations
@@ -84,6 +74,7 @@ class SignedTokens:
             raise InvalidToken("its issuer is not the expected one")
         if rules.audiences and not _is_for(claims.get("aud"), rules.audiences):
             raise InvalidToken("its audience is not an expected one")
+        # ``exp`` and ``iat`` are required.
         skew_ms = rules.clock_skew_s * SECOND_MS
         expires_ms, issued_ms = _time_ms(claims, "exp"), _time_ms(claims, "iat")
         if now_ms - skew_ms >= expires_ms:
@@ -114,9 +105,12 @@ class SignedTokens:
 def _header(part: str) -> tuple[str, str | None]:
     header = _json(part)
     algorithm, key_id, kind = header.get("alg"), header.get("kid"), header.get("typ", "")
+    # Never ``none``. ``verify`` also requires the kind of the verifying key: a public key is never the secret of an
+    # HMAC.
     if algorithm not in ALGORITHMS:
         raise InvalidToken("its algorithm is not an accepted one")
-    # Rule 2.
+    # No critical extension is supported. The key comes from the configured key set by its id: ``jku``, ``x5u`` and keys
+    # in the header are ignored.
     if "crit" in header or "b64" in header:
         raise InvalidToken("its header has critical extensions")
     if not isinstance(kind, str) or kind.lower() not in _UNDERSTOOD_TYPES:

@@ -73,7 +73,6 @@ class CredentialForms:
         self._ends = list(accumulate(count for _, count in counts))
 
     def at(self, place: int) -> CredentialForm:
-        """The form for a place in [0, 2**64)."""
         return self._forms[bisect_right(self._ends, place * self._ends[-1] // _PLACES)]
 
 

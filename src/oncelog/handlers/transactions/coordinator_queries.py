@@ -7,10 +7,9 @@ coordinates the ids: an unaware former coordinator would list the wrong partitio
 called hanging.
 
 ListTransactions, versions 0 to 2 (KIP-664, KIP-994, KIP-1152): the ids coordinated here that the requester may
-describe. Filters by state, producer id, duration (1) and a pattern (2) that has to match the whole id. Unknown states
-are returned. A worker compiles and matches patterns, within the bounds of ``records.patterns``. A broker that waits for
-markers names in our own tags the partitions of ``__transaction_state`` that it believes this one to lead, with their
-epochs (``node.brokers.requests.listings``); if it is wrong, the request is refused.
+describe. Filters by state, producer id, duration (1) and a pattern (2) that has to match the whole id, which a worker
+matches within the bounds of ``records.patterns``. Unknown states are returned. Other brokers' tags are those of
+``node.brokers.requests.listings``.
 """
 
 from __future__ import annotations

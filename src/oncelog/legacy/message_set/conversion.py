@@ -128,7 +128,6 @@ def down_converted(
 
 
 def _append_if_room(output: bytearray, data: Buffer, room: int) -> bool:
-    """Append ``data`` if it fits or is the first; True if it was appended."""
     if output and len(output) + len(data) > room:
         return False
     output += data

@@ -4,12 +4,10 @@ Records are located as in current versions, then a worker reads and converts a b
 (``message_set.conversion``). They are in memory until they are sent: at most ``MAX_RESPONSE_BYTES``, divided evenly;
 the client continues where they end.
 
-These clients do not know transactions: control batches are omitted, aborted records are not. If nothing else were left,
-the request waits, since the client would repeat it endlessly. Nor do they know zstd: error 76 (KIP-110). Below version
-3, a first message larger than the client's limit is cut, which tells the client to raise it; from version 3 on it is
-sent whole (KIP-74).
-
-Replicas are not served: a follower's log must equal its leader's, byte for byte.
+These clients do not know transactions: control batches are omitted, aborted records are not. Nor do they know zstd:
+error 76 (KIP-110). Below version 3, a first message larger than the client's limit is cut, which tells the client to
+raise it; from version 3 on it is sent whole (KIP-74). Replicas are not served: a follower's log must equal its
+leader's, byte for byte.
 """
 
 from __future__ import annotations
@@ -59,6 +57,7 @@ def handle(request: FetchRequest, context: Context) -> Steps[FetchResponse]:
         results: list[Result] = yield Offload(_convert(pairs, _limits(request, context)), ends_with_client=True)
         has_news = _replace_records(pairs, results) or _has_errors(response)
         request.max_wait_ms = max(0, deadline_ms - context.now_ms)
+        # Without a message to return it waits for more: the client would repeat the request endlessly.
         if has_news or not request.max_wait_ms:
             return response
         if not _advance_offsets(pairs, results):

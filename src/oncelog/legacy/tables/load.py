@@ -106,7 +106,6 @@ def _report(table: ParquetTable, files: Iterable[OldFile], ranges: Iterable[OldL
 
 
 def _check_same_table(table: ParquetTable, topics: set[str], shape: Shape) -> None:
-    """Raise TableError for a table of topics or with other columns."""
     described = table.describe()
     if described and "oldLogs" not in described:
         raise TableError(f"{table.name} is a table of topics; load old logs into another directory")

@@ -1,18 +1,5 @@
 """A link: the connection to one broker for one purpose, made on demand and made again after a failure.
 
-State            new request  next
----------------  -----------  ------------------------------------------------------------------------
-``IDLE``         waits        the request connects                                → ``CONNECTING``
-``CONNECTING``   waits        connected                                           → ``NEGOTIATING``
-``NEGOTIATING``  waits        versions agreed: waiting requests are sent          → ``READY``
-``NEGOTIATING``  waits        versions agreed, SASL is configured                 → ``LOGGING_IN``
-``LOGGING_IN``   waits        logged in: waiting requests are sent                → ``READY``
-``READY``        is sent      ended after it was up for a while: reconnect        → ``CONNECTING``
-``READY``        waits        the session expires soon and all is answered        → ``LOGGING_IN``
-any of these     –            failed, or ended: all requests are answered None    → ``BACKING_OFF``
-``BACKING_OFF``  waits        50 ms, doubling up to 1 s, have passed              → ``IDLE`` or ``CONNECTING``
-any              –            dropped: all requests are answered None             → ``DROPPED``
-
 Rules:
 
 1. A request is answered once, never before ``request`` returns. After None, it may or may not have been carried out.
@@ -58,12 +45,23 @@ OnAnswer = Callable[[Any], None]
 
 
 class LinkState(Enum):
+    # Requests wait in every state but READY. A failure or the end of the connection answers all of them with None, and
+    # leads to BACKING_OFF.
+
+    # A request connects: CONNECTING.
     IDLE = "idle"
+    # Connected: NEGOTIATING.
     CONNECTING = "connecting"
+    # Versions are agreed: LOGGING_IN if SASL is configured. Otherwise waiting requests are sent: READY.
     NEGOTIATING = "negotiating"
+    # Logged in, waiting requests are sent: READY.
     LOGGING_IN = "logging in"
+    # Ended after it was up for a while, it reconnects: CONNECTING. The session expires soon and all is answered:
+    # LOGGING_IN.
     READY = "ready"
+    # 50 ms, doubling up to 1 s, have passed: IDLE or CONNECTING.
     BACKING_OFF = "backing off"
+    # From any state; all requests are answered None.
     DROPPED = "dropped"
 
 
@@ -179,7 +177,6 @@ class Link:
             request.answer(None)
 
     def connect(self) -> None:
-        """Connect, unless connected, connecting or backing off."""
         if self.state is not LinkState.IDLE:
             return
         self.state = LinkState.CONNECTING

@@ -1,15 +1,9 @@
 """Brokers that failed within the last half second, and the requests that wait until new leaders are elected.
 
 A broker counts as failed when a connection to it breaks in the middle of a request or is refused, or when its
-registration ends; until it answers, registers again, or ``FAILED_MS`` have passed.
-
-Clients ask for the new leader as soon as their connections break, before the election. With the dead leader's name, or
-none, they would back off, so Metadata and FindCoordinator wait for it (``UntilElected``). A broker fails once per
-registration, unless it was reached in between: requests must not wait again and again while the tree cannot be written.
-
-Departed brokers are listed in metadata for ``DEPARTED_MS`` (``Metadata.departed_brokers``). After a controlled shutdown
-no request waits: leaderships were moved before. After a restart of this broker, every absent registered broker counts
-as just departed.
+registration ends; until it answers, registers again, or ``FAILED_MS`` have passed. Clients ask for the new leader as
+soon as their connections break, before the election. With the dead leader's name, or none, they would back off, so
+Metadata and FindCoordinator wait for it (``UntilElected``).
 """
 
 from __future__ import annotations
@@ -51,6 +45,7 @@ class FailedBrokers:
         self._waiting: dict[Task, Callable[[], bool]] = {}
 
     def start(self) -> None:
+        # After a restart of this broker, every absent registered broker counts as just departed.
         image = self._metadata.image
         for broker_id, record in image.broker_records.items():
             if broker_id not in image.brokers and record.endpoints and not record.unregistered:
@@ -63,6 +58,7 @@ class FailedBrokers:
     def mark_failed(self, broker_id: BrokerId) -> None:
         """Count a registered broker as failed, once per registration."""
         broker = self._metadata.image.brokers.get(broker_id)
+        # Unless it was reached in between: requests must not wait again and again while the tree cannot be written.
         if broker is not None and self._epochs.get(broker_id) != broker.epoch:
             self._epochs[broker_id] = broker.epoch
             self._begin(broker_id)
@@ -86,6 +82,7 @@ class FailedBrokers:
 
     def _mark_departed(self, broker: BrokerImage) -> None:
         broker_id = broker.broker_id
+        # After a controlled shutdown no request waits: leaderships were moved before.
         if self._epochs.pop(broker_id, None) != broker.epoch and not broker.in_controlled_shutdown:
             self._begin(broker_id)
         self._keep_listed(broker)

@@ -1,15 +1,12 @@
 """Watches open transactions on led partitions, and reports or aborts those that no coordinator will end (KIP-664).
 
-A transaction open for ``FIRST_QUERY_MS`` is looked up at its coordinator, again when it is older than its own time-out,
-then once a minute. DescribeProducers shows the verdict (``base.transaction_verdicts``); a hanging one is logged and
-counted. With ``transaction.hanging.action=abort`` it is aborted and audited; live and two-phase ones never are. The
-marker is written only after the coordinator's answer and a confirmation of this broker's leadership, and if the
-partition has not changed since. See docs/internals/hanging-transactions.md.
+DescribeProducers shows the verdict (``base.transaction_verdicts``); a hanging one is logged and counted. With
+``transaction.hanging.action=abort`` it is aborted and audited; live and two-phase ones never are. The marker is written
+only after the coordinator's answer and a confirmation of this broker's leadership, and if the partition has not changed
+since. Followers watch too, to be prepared for leading: they persist the ids that their leaders send.
 
-Followers watch too, to be prepared for leading: they persist the ids that their leaders send.
-
-A transaction that ends within a second costs a queue entry, within ten a heap entry and the write of its id. Partitions
-without an open one cost nothing. Each pass is bounded.
+A transaction that ends within a second costs a queue entry, within ten a heap entry and the write of its id. Each pass
+is bounded. See docs/internals/hanging-transactions.md.
 """
 
 from __future__ import annotations
@@ -195,7 +192,6 @@ class HangingTransactionWatch:
         return led and transaction.transactional_id is None
 
     def _query_with_ids(self, unnamed: Sequence[WatchedTransaction], ids: IdsByProducer, _all_answered: bool) -> None:
-        """Query those whose ids were searched for."""
         for watched in unnamed:
             transaction = watched.transaction
             if not transaction.ended:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 
 class DelayedFetches:
-    """Waiting fetches by partition."""
-
     def __init__(self, deadlines: Deadlines, runnable: Runnable) -> None:
         self._deadlines = deadlines
         self._runnable = runnable

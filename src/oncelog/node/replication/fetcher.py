@@ -4,18 +4,6 @@ KIP-595).
 **A follower fetches on only when its records are on disk** (``log.sync.policy=commit``): its fetch offset tells the
 leader which records it has, and the leader advances the high watermark by that, which must survive a power cut of all
 brokers.
-
-Phase          in the request  next
--------------  --------------  ---------------------------------------------------------------
-``SYNCING``    no              its log is on disk                                → ``FETCHING``
-``FETCHING``   yes             records                                           → ``SYNCING``
-                               the logs diverge: truncated                       → ``FETCHING``
-                               its offset is out of the leader's range           → ``LOOKING_UP``
-                               another error                                     → ``WAITING``
-``LOOKING_UP`` no              the leader's first and last offset: truncated     → ``FETCHING``
-``WAITING``    no              after a pause, or in another leader epoch         → ``FETCHING``
-
-A copy that lags also waits while the follower throttle is exceeded (KIP-73), every copy while the disk is full.
 """
 
 from __future__ import annotations
@@ -60,11 +48,15 @@ _EARLIEST: Final = -2
 
 
 class FetchPhase(Enum):
-    """The state of one copy; see the table of the module."""
-
+    # The only phase in which the partition is in a request. Records lead to SYNCING, a divergence is truncated and
+    # fetched again, an offset out of the leader's range leads to LOOKING_UP, any other error to WAITING.
     FETCHING = "fetching"
+    # Until the log is on disk: FETCHING.
     SYNCING = "syncing"
+    # Until the leader's first and last offset are known, and the log is truncated: FETCHING.
     LOOKING_UP = "looking up"
+    # After a pause, or in another leader epoch: FETCHING. A copy that lags also waits while the follower throttle is
+    # exceeded (KIP-73), every copy while the disk is full.
     WAITING = "waiting"
 
 

@@ -2,15 +2,11 @@
 
 A broker that is cut off from the coordination tree, or hears of its changes late, keeps acting as leader after a
 successor has been elected. Its appends are not acknowledged, but answers from memory may be stale: old committed
-offsets make a copier repeat records, and a log end may be lower than one already reported. So it confirms its
-leadership before such answers (O9 of docs/internals/groups.md, R7 of docs/internals/simulation.md). Apache Kafka does
-not.
+offsets make a copier repeat records, and a log end may be lower than one already reported (O9 of
+docs/internals/groups.md, R7 of docs/internals/simulation.md). Apache Kafka does not check.
 
-A successor comes from the in-sync set, which only the leader extends, or the eligible leaders (KIP-966). So every other
-member is asked, by OffsetForLeaderEpoch, whether it knows a later epoch; one that knows none had not become leader
-before the request. If a member does not answer, this broker reads the tree's position and waits until its own image has
-reached it: if it still leads by that image, no successor had been elected. If the tree cannot be read either, the check
-is repeated until the request's deadline.
+Every possible successor is asked, by OffsetForLeaderEpoch, whether it knows a later epoch; one that knows none had not
+become leader before the request. If a member does not answer, this broker compares its image with the tree.
 """
 
 from __future__ import annotations
@@ -97,6 +93,7 @@ class LeadershipChecker:
 
     def possible_successors(self, leader: LeaderLog) -> set[BrokerId]:
         """The other brokers that may have been elected, as far as this one knows."""
+        # A successor comes from the in-sync set, which only the leader extends, or the eligible leaders (KIP-966).
         image_partition = self.metadata.image.partition(leader.partition)
         eligible = () if image_partition is None else image_partition.elr
         return {*leader.replicas.successors(), *eligible} - {self.metadata.broker_id}
@@ -202,6 +199,7 @@ class LeadershipCheck:
     def _tree_position_read(self, position: int | None) -> None:
         if self.is_over:
             return
+        # The tree cannot be read either: the check is repeated until the request's deadline.
         if position is None:
             self._after_pause(self.start)
         else:
@@ -212,6 +210,7 @@ class LeadershipCheck:
         if self._services.metadata.position < position:
             self._after_pause(partial(self._compare_with_image, position))
             return
+        # If this broker still leads by that image, no successor had been elected.
         for partition, pending in list(self._pending.items()):
             leader = self._services.leader_log(partition)
             leads = not isinstance(leader, ErrorCode) and leader.leader_epoch == pending.leader_epoch

@@ -5,8 +5,7 @@
 2. While a request holds the connection (a parked fetch, join or metadata change), or the broker postpones requests,
    later ones wait undecided in ``backlog``: Apache Kafka mutes the channel. A produce that waits for its sync delays
    only its response. A follower's parked fetch is answered when another request follows it.
-3. Reading pauses while more than ``MAX_UNANSWERED`` requests or ``MAX_BACKLOG_BYTES`` wait.
-4. A request that arrived whole is carried out in its turn, even if its client has closed (``ClosedConnections``),
+3. A request that arrived whole is carried out in its turn, even if its client has closed (``ClosedConnections``),
    unless the client is not logged in or has sent a request that closes the connection.
 """
 
@@ -177,6 +176,7 @@ class Connection:
         self.holder = None
 
     def is_full(self) -> bool:
+        """True while reading pauses."""
         return len(self.slots) + len(self.backlog) >= MAX_UNANSWERED or self.backlog_bytes >= MAX_BACKLOG_BYTES
 
 

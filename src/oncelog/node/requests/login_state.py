@@ -1,17 +1,6 @@
 """The state of a connection's SASL login.
 
-Phase          accepted request                                 then
--------------  -----------------------------------------------  ------------------------------------------
-``VERSIONS``   ApiVersions that is answered without an error    ``HANDSHAKE``
-``VERSIONS``   SaslHandshake                                    ``EXCHANGE``
-``HANDSHAKE``  SaslHandshake                                    ``EXCHANGE``
-``EXCHANGE``   SaslAuthenticate, or a token without a header    ``EXCHANGE``, finally ``LOGGED_IN``
-``LOGGED_IN``  any; SaslHandshake if sessions expire            ``LOGGED_IN``; ``EXCHANGE`` again (KIP-368)
-``SWITCHED``   none: the client asked for another mechanism than the first time
-
-Invariants:
-
-1. Only the requests in the table are decided; any other closes the connection.
+1. Only the requests that ``LoginPhase`` lists are decided; any other closes the connection.
 2. ``principal`` is set by the first ``LOGGED_IN`` and never changes.
 """
 
@@ -32,12 +21,15 @@ if TYPE_CHECKING:
 
 
 class LoginPhase(Enum):
-    """Phases of a login; see the table of the module."""
-
+    # ApiVersions that is answered without an error leads to HANDSHAKE, SaslHandshake to EXCHANGE.
     VERSIONS = "versions"
+    # SaslHandshake leads to EXCHANGE.
     HANDSHAKE = "handshake"
+    # SaslAuthenticate, or a token without a header; finally LOGGED_IN.
     EXCHANGE = "exchange"
+    # Any request. If sessions expire, SaslHandshake leads to EXCHANGE again (KIP-368).
     LOGGED_IN = "logged in"
+    # No request: the client asked for another mechanism than the first time.
     SWITCHED = "switched"
 
 

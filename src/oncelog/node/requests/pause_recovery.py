@@ -5,10 +5,6 @@ its partitions. When it resumes, the requests in its sockets come before the new
 old committed offsets, so that a transactional consumer repeats records, or append acks=1 records that no replica
 copies. So they wait until the metadata has been read again, in a new session if the old one has ended. Apache Kafka
 answers them at once.
-
-A lost session alone has the same effect: the tree has said so, and can be reached. An unreachable tree does not stop a
-serving broker, so requests wait at most ``LONGEST_MS``. Time-outs of members and transactions and the lag of replicas
-are suspended meanwhile (``Metadata.requests_postponed``), because the requests that keep them alive wait too.
 """
 
 from __future__ import annotations
@@ -25,6 +21,7 @@ if TYPE_CHECKING:
     from oncelog.node.kernel.events import MetadataLoaded, Outbox, StoodStill
     from oncelog.node.requests.dispatch import Requests
 
+# An unreachable tree does not stop a serving broker.
 LONGEST_MS: Final = 2_000
 
 
@@ -38,6 +35,7 @@ class PauseRecovery:
         self._deadlines = deadlines
         self._requests = requests
         self._end: Alarm | None = None
+        # A lost session alone: the tree has said so, and can be reached.
         metadata_log.on_session_lost.append(self._begin)
 
     def process_paused(self, event: StoodStill) -> None:
@@ -54,7 +52,6 @@ class PauseRecovery:
             self.end()
 
     def end(self) -> None:
-        """Resume requests."""
         if self._end is not None:
             self._deadlines.cancel(self._end)
             self._end = None
@@ -66,4 +63,6 @@ class PauseRecovery:
             self._deadlines.cancel(self._end)
         self._end = self._deadlines.at(self._deadlines.now_ms + LONGEST_MS, lambda _now_ms: self.end())
         self._requests.postpone()
+        # Suspends time-outs of members and transactions and the lag of replicas: the requests that keep them alive wait
+        # too.
         self._metadata.requests_postponed = True

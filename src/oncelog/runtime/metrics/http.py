@@ -1,12 +1,8 @@
 """A minimal HTTP server for ``--http HOST:PORT``: ``/metrics`` in Prometheus text and ``/health``, GET only.
 
 Over asyncio, because a broker must start without a web framework. Commands with metrics use it too
-(``cli.support.metrics_server``).
-
-One request per connection; ``MOST_A_SECOND`` connections per second, while others wait in the system's queue;
-``MOST_CONNECTIONS`` at a time, beyond which the oldest of the address that has most is closed; a head of
-``MAX_HEAD_BYTES`` within ``HEAD_TIMEOUT_S``; a response read within ``ANSWER_TIMEOUT_S``. A page is sent piece by
-piece: readers share its bytes. The Host header must name this broker (``listening.addresses``).
+(``cli.support.metrics_server``). One request per connection; a page is sent piece by piece: readers share its bytes.
+The Host header must name this broker (``listening.addresses``).
 """
 
 from __future__ import annotations
@@ -26,7 +22,9 @@ from oncelog.listening.waiting import Waiting, source_of
 MAX_HEAD_BYTES: Final = 8 * KIB
 HEAD_TIMEOUT_S: Final = 5.0
 ANSWER_TIMEOUT_S: Final = 30.0
+# Beyond them the oldest of the address that has most is closed.
 MOST_CONNECTIONS: Final = 32
+# Further connections wait in the system's queue.
 MOST_A_SECOND: Final = 50
 _PIECE_BYTES: Final = 64 * KIB
 _BACKLOG: Final = 128

@@ -5,11 +5,8 @@ Only the configured location is read: redirects, proxies and locations named by 
 failed reading keeps the present keys and is retried after ``…retry.backoff.ms``, doubling each time. An unknown key in
 a token triggers a reading, at most once a minute.
 
-A key set is JSON (RFC 7517) with public keys of RSA (2,048 to 8,192 bits) and of the three curves; others are ignored.
-A key is used only with the algorithms of its kind, and with the one that it names. A secret (``oct``) is never a key,
-so that no HMAC can be made with a public value. PyJWT reads single keys; its ``PyJWKSet`` would accept secrets and
-private keys, and let an RSA key without an algorithm verify RS256 only. Only this module imports PyJWT and cryptography
-(the extra ``oncelog[security]``) for tokens.
+A key set is JSON (RFC 7517) with public keys of RSA and of the three curves; others are ignored. Only this module
+imports PyJWT and cryptography (the extra ``oncelog[security]``) for tokens.
 """
 
 from __future__ import annotations
@@ -103,8 +100,11 @@ def read_key_set(document: bytes, unknown_key: Callable[[], None] = lambda: None
 
 
 def _read_key(jwk: Any, algorithms: dict[str, Algorithm]) -> _Key | None:
+    # PyJWT reads single keys; its ``PyJWKSet`` would accept secrets and private keys, and let an RSA key without an
+    # algorithm verify RS256 only. A secret (``oct``) is never a key, so that no HMAC can be made with a public value.
     if not isinstance(jwk, dict) or any(name in jwk for name in _PRIVATE) or jwk.get("use", "sig") != "sig":
         return None
+    # A key is used only with the algorithms of its kind, and with the one that it names.
     fitting = [name for name in ALGORITHMS if _is_of_kind(name, jwk) and jwk.get("alg", name) == name]
     key_id = jwk.get("kid")
     if not fitting or not (key_id is None or isinstance(key_id, str)):

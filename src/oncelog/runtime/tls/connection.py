@@ -1,12 +1,6 @@
 """A TLS connection: the protocol of a socket's transport, and the plaintext transport of a ``ClientConnection`` above
 it.
 
-State         incoming bytes                                              next
-------------  ----------------------------------------------------------  -------------------------------------------
-``NEW``       the first bytes: unless they are TLS, the connection fails  → ``HANDSHAKE``
-``HANDSHAKE`` go to OpenSSL on a worker; reading pauses meanwhile         done → ``OPEN``, failed → ``CLOSED``
-``OPEN``      are decrypted into the buffer of the connection above       end of either side → ``CLOSED``
-
 OpenSSL's state is created with the first bytes: silent peers cost only a socket. While the connection above is paused,
 at most ``BUFFER_SIZE`` bytes wait encrypted. OpenSSL's buffers never shrink, so bytes pass through them in pieces of
 that size.
@@ -75,8 +69,11 @@ class Above(Protocol):
 
 
 class TlsState(Enum):
+    # Unless the first bytes are TLS, the connection fails.
     NEW = "new"
+    # Bytes go to OpenSSL on a worker; reading pauses meanwhile.
     HANDSHAKE = "handshake"
+    # Bytes are decrypted into the buffer of the connection above, until either side ends.
     OPEN = "open"
     CLOSED = "closed"
 

@@ -1,18 +1,8 @@
 """The coordination tree as a host, and brokers' sessions with it over a path that may be cut.
 
 The path between a broker's machine and the tree has two directions (``Network.cut``). It carries requests, heartbeats,
-responses and committed changes, each direction in order, by ZooKeeper's rules:
-
-1. A session, with its ephemeral nodes, expires when the tree has not heard from it for its timeout, in virtual time,
-   whatever the machine's clock says. The broker may believe in it for long.
-2. The broker learns of the expiry from the next response that reaches it, not before.
-3. A broker without a response from one heartbeat to the next (a third of the timeout) reconnects. A request without a
-   response by then has an unknown outcome.
-4. Once the tree has answered on a new connection, requests of older ones have no effect. Until then they may.
-5. A broker that has learnt of the expiry requests a new session. If the response is lost, it requests again: the tree
-   ends the session that the broker never learnt of and begins another.
-
-A session without a timeout (None) sends no heartbeats and never expires: that of a single broker.
+responses and committed changes, each direction in order, by ZooKeeper's rules. A session without a timeout (None) sends
+no heartbeats and never expires: that of a single broker.
 """
 
 from __future__ import annotations
@@ -205,6 +195,7 @@ class TreeSession:
         self._kernel.after(self.timeout_us // HEARTBEATS, self._heartbeat)
         if self._machine.frozen:
             return
+        # No response since the last heartbeat: reconnect.
         if self._heartbeat_unanswered:
             self._reconnect()
         self._heartbeat_unanswered = True
@@ -237,6 +228,7 @@ class TreeSession:
             request.answered(answer)
 
     def _learn_of_end(self) -> None:
+        # The broker learns of the expiry from the next response that reaches it, not before.
         if self.lost:
             return
         self.lost = True
@@ -254,6 +246,7 @@ class TreeSession:
             self._reconnect()
 
     def _carry_out(self, connection: int, request: _Request) -> object:
+        # The response to an earlier renewal may be lost: the session that the broker never learnt of ends.
         if request.renews:
             self._end_at_tree()
             self.expired = False
@@ -273,6 +266,7 @@ class TreeSession:
         # A request reached the tree. Returns False if the session has ended, or uses a newer connection.
         if self.expired or self._closed or connection < self._connection_at_tree:
             return False
+        # From the tree's answer on a new connection on, requests of older ones have no effect. Until then they may.
         self._connection_at_tree = connection
         self._restart_expiry()
         return True
@@ -281,6 +275,7 @@ class TreeSession:
         if self.timeout_us is not None:
             if self._expiry is not None:
                 self._expiry.cancel()
+            # In virtual time, whatever the machine's clock says. The broker may believe in the session for long.
             self._expiry = self._kernel.after(self.timeout_us, self.expire)
 
     def _end_at_tree(self) -> None:

@@ -2,10 +2,9 @@
 
 They work like aiokafka, kafka-python, KafkaJS and librdkafka with unstable offsets: a restarted copier continues from
 its group's offset (OffsetFetch 1 to 6), which it fetches before it initialises its producer, and copies with
-TxnOffsetCommit 2 and EndTxn 4. Monitors fetch the group's offsets all the time. Each partition has one copier with its
-own transactional id, so offsets rise in the order of commits: after an acknowledged commit, no response may be lower
-(H21). Copies need not be exactly-once: a copier that fetches offsets before it fences its former life may miss a commit
-without a response, by Kafka's design.
+TxnOffsetCommit 2 and EndTxn 4. Each partition has one copier with its own transactional id, so offsets rise in the
+order of commits: after an acknowledged commit, no response may be lower (H21). Copies need not be exactly-once: a
+copier that fetches offsets before it fences its former life may miss a commit without a response, by Kafka's design.
 """
 
 from __future__ import annotations

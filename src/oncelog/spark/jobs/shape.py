@@ -1,13 +1,7 @@
 """The shape of a table's rows: decoded values, event time, partition day, and which rows are bad and why.
 
-The rules, as in docs/jobs.md:
-  1. a schema's fields become columns beside the record's own; a field missing from a value is null;
-  2. columns are only added; a later schema that omits one leaves it null in new rows; a change of type is rejected
-     before anything is read, unless the new type holds every value of both;
-  3. fields without a column are kept unchanged in ``other_fields`` (JSON);
-  4. a value in the wrong format, a field of the wrong type or a missing event time makes a bad row. It goes to the
-     quarantine with its bytes and the reason: never to the table, never lost;
-  5. a null value (a tombstone) is not a bad row: its fields are null, its event time is the record's.
+The rules are in docs/jobs.md. Columns are only added. A bad row goes to the quarantine with its bytes and the reason:
+never to the table, never lost; a missing event time makes one too. A null value's event time is the record's.
 
 Tasks decode JSON as they read it (``json_values``); Spark's own functions do the rest.
 """

@@ -1,11 +1,5 @@
 """The SASL exchange of a connection (KIP-43, 152, 368): handshake, then tokens in SaslAuthenticate until both agree.
 
-Mechanism         first message                         then
-----------------  ------------------------------------  -------------------------------------------------
-``PLAIN``         NUL user NUL password (RFC 4616)      an empty answer
-``SCRAM-SHA-…``   see ``scram``                         proof, then the server's signature
-``OAUTHBEARER``   the token (RFC 7628)                  an empty answer, or the reason, which we acknowledge
-
 The server's messages are bounded before they are parsed. A refusal is AuthenticationFailed, which is never retried.
 Secrets never appear in texts.
 """
@@ -81,6 +75,7 @@ class _Once:
             raise AuthenticationFailed(f"the broker refuses the token: {self._reason}")
         if not message:
             return None
+        # OAUTHBEARER: the reason is acknowledged.
         self._reason = message[:300].decode(errors="replace")
         return _SEPARATOR.encode()
 
@@ -140,6 +135,7 @@ class SaslMachine:
 def _exchange(settings: SaslSettings, nonce: str) -> _Exchange:
     if settings.mechanism in HASHES:
         return Scram(settings.mechanism, settings.username, settings.password, nonce)
+    # NUL user NUL password (RFC 4616).
     if settings.mechanism == PLAIN:
         return _Once(f"\0{settings.username}\0{settings.password}".encode())
     if settings.token is None:

@@ -1,14 +1,7 @@
 """Registers a broker that joins: creates the tree's base, the cluster id, the broker's nodes and the controller.
 
-Rules:
-1. One directory, one broker. A live registration with the same directory id belongs to a dead process, because this
-   process holds the directory's lock; the same commit replaces it. With another directory, the id is in use.
-2. A broker is fenced if its directory is new or may lack records (:func:`_may_lack_records`) that others rely on, until
-   the controller has removed it from all in-sync sets. The broker's record keeps this over restarts.
-3. A broker that has lost known partitions' records to damage leaves their in-sync sets in the same commit, or is fenced
-   if they do not fit it. It stays in the others: another broker may have lost records there.
-4. ``min.insync.replicas`` belongs to the cluster, never to one broker (KIP-966), because every leader must judge alike.
-   A cluster without one, new or from an earlier version, takes it from the first broker that joins.
+A broker is fenced if its directory is new or may lack records (:func:`_may_lack_records`) that others rely on, until
+the controller has removed it from all in-sync sets. The broker's record keeps this over restarts.
 """
 
 from __future__ import annotations
@@ -102,7 +95,8 @@ def register(
     epoch = image.broker_epoch + 1
     operations.append(counted(image, layout.BROKER_EPOCH, epoch))
     withdrawals = operations_of(image, without_lost(image, broker.broker_id, broker.lost))
-    # Rule 3: too many lost partitions for one commit fence the broker instead.
+    # The broker leaves the in-sync sets of partitions whose records it has lost to damage, and stays in the others:
+    # another broker may have lost records there. Too many lost partitions for one commit fence the broker instead.
     fits = size_bytes(withdrawals) <= COMMIT_BYTES
     if withdrawals and fits:
         operations += [*topics_check(image), *withdrawals]
@@ -157,6 +151,8 @@ def _replaced(image: ClusterImage, broker: Registration) -> list[Operation]:
             f"{registered.host}:{registered.port} with another data directory; change this broker's "
             "node.id, or stop the other one"
         )
+    # A live registration with the same directory belongs to a dead process, because this process holds the directory's
+    # lock; the same commit replaces it.
     return [Delete(layout.broker_path(broker.broker_id), registered.version)]
 
 
@@ -221,6 +217,8 @@ def _others_rely_on(image: ClusterImage, broker_id: BrokerId) -> bool:
 
 def _min_insync_replicas(image: ClusterImage, broker: Registration) -> list[Operation]:
     """Set ``min.insync.replicas`` for all brokers if it is unset, and remove it from single brokers."""
+    # It belongs to the cluster, never to one broker (KIP-966), because every leader must judge alike. A cluster without
+    # one, new or from an earlier version, takes it from the first broker that joins.
     operations = []
     all_brokers = current(image, ALL_BROKERS)
     if MIN_INSYNC_REPLICAS not in all_brokers.configs:

@@ -6,9 +6,8 @@ Invariants:
 2. Only a member of the in-sync set is elected; if none is alive, an eligible leader; if the topic allows unclean
    elections, any live replica.
 3. The last members of the in-sync set stay in it when they die: one of them has to come back ("last replica standing").
-   A replica with a new directory has none of the log and does not count, unless it is the only one.
-4. The leader epoch rises with each election, the loss of a leader, and a reassignment that removes a replica, whose
-   late requests then have an old epoch. Nothing else raises it.
+4. The leader epoch rises with each election, the loss of a leader, and a reassignment that removes a replica. Nothing
+   else raises it.
 """
 
 from __future__ import annotations
@@ -117,6 +116,7 @@ def without_removed(before: PartitionImage, after: PartitionImage) -> PartitionI
     """``after`` in a new epoch, if it lost a replica of ``before`` in the same epoch."""
     if after.leader_epoch > before.leader_epoch or set(before.replicas) <= set(after.replicas):
         return after
+    # Late requests of the removed replica then have an old epoch.
     return after._replace(leader_epoch=LeaderEpoch(before.leader_epoch + 1))
 
 
@@ -139,6 +139,7 @@ def _last_standing(partition: PartitionImage, brokers: Brokers) -> Iterable[Brok
     """The single replica to continue with when all candidates are fenced."""
     if len(partition.replicas) == 1:
         return partition.isr
+    # A replica with a new directory has none of the log.
     candidates = [r for r in (*partition.isr, *partition.elr) if not brokers[r].is_new_directory]
     return candidates[:1]
 

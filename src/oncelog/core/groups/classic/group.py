@@ -1,7 +1,6 @@
 """A classic group: members, parked requests and the chosen protocol. It has no timers and writes no records.
 
-Invariants G1 to G9 are in docs/internals/groups.md. G10: ``supporters`` counts for every protocol the members that
-offer it. (A request may name tens of thousands.)
+The invariants G1 to G10 are in docs/internals/groups.md.
 """
 
 from __future__ import annotations
@@ -134,6 +133,7 @@ class ClassicGroup:
         self.leader: MemberId | None = None
         self.members: dict[MemberId, ClassicMember] = {}
         self.static_members: dict[str, MemberId] = {}
+        # The count of each protocol, because a request may name tens of thousands.
         self.supporters: Counter[str] = Counter()
         self.pending_joins: dict[MemberId, None] = {}
         self.pending_syncs: dict[MemberId, None] = {}

@@ -25,8 +25,6 @@ from oncelog.core.groups.consumer.settings import GroupLimits, Refused
 
 
 class SubscriptionChange(NamedTuple):
-    """The differences between two subscriptions of a member."""
-
     names: bool
     regex: bool
     regex_resolved: bool

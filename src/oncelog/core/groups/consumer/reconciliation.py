@@ -1,13 +1,7 @@
 """The next step of one member towards its target assignment (KIP-848, "Reconciliation of the group").
 
-Rules:
-
-1. A partition has one owner. A member gets a partition only after the owner has confirmed that it gave it up.
-2. A member that has to give something up stays in its epoch until it confirms; then it moves to the target's epoch.
-3. A partition that this very member is giving up is free for it (KAFKA-16147).
-4. A topic that the member does not subscribe to (any longer) counts as absent from its target.
-
-Pure: the caller supplies the owners and persists the result.
+A partition has one owner. A member gets a partition only after the owner has confirmed that it gave it up. Pure: the
+caller supplies the owners and persists the result.
 """
 
 from __future__ import annotations
@@ -64,6 +58,7 @@ def _next_assignment(
     added: dict[TopicId, Mapping[int, int]] = {}
     is_waiting = False
     for topic in target.partitions.keys() | member.assigned.keys():
+        # A topic that the member does not subscribe to (any longer) counts as absent from its target.
         missing = due = target.partitions.get(topic, _NO_PARTITIONS) if topic in subscribed else _NO_PARTITIONS
         if assigned := member.assigned.get(topic):
             missing = due.difference(assigned)
@@ -75,11 +70,13 @@ def _next_assignment(
             continue
         # All at once: a member may have 100,000 partitions.
         free = missing.difference(owners_of(topic))
+        # A partition that this very member is giving up is free for it (KAFKA-16147).
         if releasing := member.pending_revocation.get(topic):
             free |= missing.intersection(releasing)
         is_waiting |= len(free) < len(missing)
         if free:
             added[topic] = {**kept.get(topic, {}), **dict.fromkeys(free, target.epoch)}
+    # The member stays in its epoch until it confirms; then it moves to the target's epoch.
     if revoked and _owns_any(owned, revoked):
         return member.moved_to(member.epoch)._replace(
             state=MemberState.UNREVOKED_PARTITIONS, assigned=kept, pending_revocation=revoked
@@ -94,7 +91,6 @@ def _next_assignment(
 def _without_unsubscribed(
     member: ConsumerMember, owned: Partitions | None, subscribed: Container[TopicId]
 ) -> ConsumerMember:
-    """The member in its epoch without the topics that it no longer subscribes to."""
     dropped = {topic: partitions for topic, partitions in member.assigned.items() if topic not in subscribed}
     if not dropped and (subscribed or member.pending_revocation):
         return member

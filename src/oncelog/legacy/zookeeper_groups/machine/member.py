@@ -1,22 +1,5 @@
 """State machine of a group member that balances through ZooKeeper: the outcome of each step gives the next one.
 
-State          requests       then
--------------  -------------  ----------------------------------------------------------------------------------------
-UNCONNECTED    Connect        UNREGISTERED
-UNREGISTERED   Register       LOOKING; taken (an earlier instance, or one with the same id): retry after a back-off
-LOOKING        ReadGroup      CLAIMING; no broker there: IDLE until one comes
-CLAIMING       Claim          SEEKING; taken: BACKING_OFF, one try less
-SEEKING        FindOffsets    RESETTING or OWNING; failed: retry after a back-off
-RESETTING      FindEnds       OWNING; failed: retry after a back-off
-OWNING, IDLE   Renew, Commit  a change: CHECKING
-CHECKING       ReadGroup      same assignment: OWNING or IDLE; another one: STOPPING
-BACKING_OFF    Renew          a change, or the back-off is over: LOOKING; no try left: FAILED
-STOPPING       StopDelivery   COMMITTING
-COMMITTING     Commit         RELEASING, also if it failed
-RELEASING      Release        LOOKING, or LEAVING
-LEAVING        Disconnect     LEFT
-any            –              the session ended: UNCONNECTED, and commits stop
-
 Rules:
 
 1. After a change (of a consumer or topic, or a lost connection, which loses watches) and the current step, the member
@@ -74,19 +57,35 @@ class ZooKeeperRebalanceFailed(ClientError):
 
 
 class MemberState(Enum):
+    # Each comment begins with the requests of the state. The end of the session leads from any state to UNCONNECTED,
+    # and commits stop.
+
+    # Connect: UNREGISTERED.
     UNCONNECTED = "unconnected"
+    # Register: LOOKING. Taken by an earlier instance, or one with the same id: again after a back-off.
     UNREGISTERED = "unregistered"
+    # ReadGroup: CLAIMING; without a broker IDLE until one comes.
     LOOKING = "looking"
+    # Claim: SEEKING; taken: BACKING_OFF, one try less.
     CLAIMING = "claiming"
+    # FindOffsets: RESETTING or OWNING; failed: again after a back-off.
     SEEKING = "seeking"
+    # FindEnds: OWNING; failed: again after a back-off.
     RESETTING = "resetting"
+    # Renew and Commit, in both; a change: CHECKING.
     OWNING = "owning"
     IDLE = "idle"
+    # ReadGroup: OWNING or IDLE with the same assignment, STOPPING with another one.
     CHECKING = "checking"
+    # Renew; LOOKING after a change or when the back-off is over, FAILED without a try left.
     BACKING_OFF = "backing off"
+    # StopDelivery: COMMITTING.
     STOPPING = "stopping"
+    # Commit: RELEASING, also if it failed.
     COMMITTING = "committing"
+    # Release: LOOKING, or LEAVING.
     RELEASING = "releasing"
+    # Disconnect: LEFT.
     LEAVING = "leaving"
     LEFT = "left"
     FAILED = "failed"

@@ -1,16 +1,7 @@
 """Messages to other brokers that share requests: markers (KIP-98), partitions (KIP-890), descriptions (KIP-664).
 
 One event's messages for one broker are sent together, as many as fit. Each kind uses its own connection, so that slow
-requests do not delay fast ones:
-
-- *Markers* go to the leaders of their partitions, by WriteTxnMarkers, one request per broker at a time: it is answered
-  when its markers are durable, and markers queued meanwhile share the next. A response identifies a marker by producer
-  id alone, so a request has at most one marker of a producer. A partition missing from the response counts as unmarked.
-- *Partitions* are added or verified by AddPartitionsToTxn, from version 4 on, which only brokers may send. A response
-  identifies a transaction by its id, so a request has each id once. Requests that only verify overtake those that add,
-  which may wait for a transaction to complete. A response that lacks one of the partitions counts as no answer.
-- *Descriptions* come by DescribeTransactions, of durable state. An id missing from the response, and any error but "not
-  found", count as no answer.
+requests do not delay fast ones. What a response lacks counts as no answer.
 """
 
 from __future__ import annotations
@@ -103,7 +94,6 @@ class QueuedRequests(Generic[M]):
         self._queues: dict[BrokerId, deque[Queued[M]]] = {}
 
     def send(self, broker_id: BrokerId, message: M, on_answer: OnAnswer) -> Cancel:
-        """Queue a message; the result cancels it."""
         queued = Queued(message, on_answer)
         self._queues.setdefault(broker_id, deque()).append(queued)
         return queued.forget
@@ -136,6 +126,9 @@ class QueuedRequests(Generic[M]):
 
 
 class MarkerRequests(QueuedRequests[WriteMarker]):
+    """Sends markers to the leaders of their partitions, one WriteTxnMarkers per broker at a time: it is answered when
+    its markers are durable, and markers queued meanwhile share the next."""
+
     def __init__(self, links: BrokerLinks, request_timeout_ms: int) -> None:
         super().__init__(links, LinkPurpose.MARKERS, _MarkerBatch, request_timeout_ms + ANSWER_IS_DUE_MS)
         self._under_way: set[BrokerId] = set()
@@ -164,7 +157,8 @@ class MarkerRequests(QueuedRequests[WriteMarker]):
 
 class _MarkerBatch:
     def __init__(self) -> None:
-        # At most one marker of a producer, and the partitions of each by topic.
+        # At most one marker of a producer, because a response identifies a marker by producer id alone; and the
+        # partitions of each by topic.
         self._markers: dict[ProducerId, Marker] = {}
         self._topics: dict[ProducerId, dict[str, dict[int, None]]] = {}
         self._count = 0
@@ -198,7 +192,8 @@ class _MarkerBatch:
 
 
 class PartitionRequests(QueuedRequests[AddPartitions]):
-    """Sends AddPartitionsToTxn. One instance adds partitions, another verifies them."""
+    """Sends AddPartitionsToTxn, from version 4 on, which only brokers may send. One instance adds partitions, another
+    verifies them, so that verifying does not wait behind an addition that waits for a transaction to complete."""
 
     def __init__(self, links: BrokerLinks, purpose: LinkPurpose, timeout_ms: int) -> None:
         super().__init__(links, purpose, _PartitionBatch, timeout_ms)
@@ -244,6 +239,7 @@ class _PartitionBatch:
 
     def take(self, message: AddPartitions) -> bool:
         request = message.request
+        # A request has each id once: a response identifies a transaction by its id.
         # An upper bound: the topic's name counts for every partition.
         names = sum(_ENTRY_BYTES + len(partition.topic) for partition in request.partitions)
         size = _ENTRY_BYTES + 4 * len(request.transactional_id) + names
@@ -285,6 +281,7 @@ class TransactionDescriptions(QueuedRequests[DescribeTransaction]):
 
 
 def _description(state: TransactionState) -> object:
+    # Any error but "not found" counts as no answer.
     if state.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
         return None
     if state.error_code != ErrorCode.NONE:

@@ -1,14 +1,5 @@
 """Queries other coordinators with ListTransactions (KIP-664), either to wait for markers or to find transactional ids.
 
-*Markers.* Kafka has no request that waits for the markers of decided transactions. But this broker leads the partition
-they are written to and sees the markers itself; it only has to learn which transactions were decided before the query.
-It lists those of the producers in question that are decided and not complete, and waits until a marker of each is
-durable here or the producer is no longer listed: its marker may be older than the query, or its transaction never wrote
-here.
-
-*Ids.* A leader knows a producer only by its number if the name was lost, with the file of names or in a power cut. Any
-broker may be its coordinator, so each is queried for its open and decided transactions. An error counts as no answer.
-
 Tags of our own, which Apache Kafka ignores, name the partitions of ``__transaction_state`` that the receiver is
 believed to lead, with their epochs. A broker that does not lead them in these epochs refuses: its list would be
 incomplete.
@@ -48,6 +39,12 @@ def believed_leader_epochs(image: ClusterImage, broker_id: BrokerId) -> dict[int
 
 
 class AwaitedMarkers:
+    """Waits for the markers of decided transactions, for which Kafka has no request.
+
+    This broker leads the partition that the markers are written to and sees them itself; it only has to learn which
+    transactions were decided before the query.
+    """
+
     def __init__(self, links: BrokerLinks, metadata: Metadata, deadlines: Deadlines) -> None:
         self.links = links
         self.deadlines = deadlines
@@ -108,6 +105,8 @@ class _MarkerQuery:
         self._forget = self._links.request(self._broker_id, LinkPurpose.CONTROL, message, self._listed)
 
     def _listed(self, response: ListTransactionsResponse | None) -> None:
+        # A producer that is no longer listed needs no marker: its marker may be older than the query, or its
+        # transaction never wrote here.
         self._forget = None
         if response is not None and response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             self._query_later()
@@ -153,6 +152,9 @@ _NOT_AT_REST: Final = tuple(STATE_NAMES[state] for state in sorted(STORED - AT_R
 
 
 class TransactionalIds:
+    """Finds the ids of producers that a leader knows by number only: the names were lost with their file or in a power
+    cut. Any broker may be the coordinator, so each is queried. An error counts as no answer."""
+
     def __init__(self, links: BrokerLinks, metadata: Metadata) -> None:
         self._links = links
         self._metadata = metadata

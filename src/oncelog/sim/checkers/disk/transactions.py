@@ -1,9 +1,8 @@
-"""D6 to D8: the markers in the partitions match the decisions in the coordinators' logs, one marker per transaction.
+"""D6 to D8 of docs/internals/simulation.md: markers in the partitions match the decisions in the coordinators' logs.
 
-A Prepare record has outcome, epoch and partitions of its transaction; there the producer's markers must have the same
-outcomes in the same order. A restarted coordinator that lost the response may repeat a marker. An administrator's
-marker is in the audit log (``admin_aborts``), or, without one, has the epoch of the data. Transactions whose log is not
-whole are not checked.
+A Prepare record has outcome, epoch and partitions of its transaction. A restarted coordinator that lost the response
+may repeat a marker. An administrator's marker is in the audit log (``admin_aborts``), or, without one, has the epoch of
+the data. Transactions whose log is not whole are not checked.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
-"""W7 to W11: every Fetch shows the same log: only its readable part, without fenced producers, and with aborted data
-listed.
+"""W7 to W11 of docs/internals/simulation.md: every Fetch shows the same log: only its readable part, without fenced
+producers, and with aborted data listed.
 
-- W7: No response has records at or above the high watermark (read_committed: the last stable offset).
-- W8: Every fetch has the same batch at an offset, unless compacted; batches of a response do not overlap.
-- W9: A producer's epoch never falls from batch to batch, nor the coordinator epoch of its markers.
-- W10: The list of aborted transactions agrees with the markers.
-- W11: All markers of a transaction agree (Transactions V2, where each has its own epoch).
+Compacted batches may differ (W8). Batches of one response do not overlap.
 """
 
 from __future__ import annotations

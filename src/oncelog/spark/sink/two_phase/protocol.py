@@ -9,20 +9,16 @@ P1  ``Fence`` (InitProducerId with the query's own id) and a subsequent ``Read``
     later fence makes it fail. The first decision of an epoch therefore wins (R1).
 P2  A task opens a transaction only by ``Claim``, a compare-and-set on its id: it names the identity found *before* the
     register allowed the task to write. A task that slept through a decision, a restart or the next epoch is fenced, and
-    never aborts a transaction that another task returned. Equal claims of two tasks get the same answer, the later as a
-    retry of the earlier, so ids end in a ``Ticket``, which differs in ``TASK_ID_COUNT`` consecutive attempts of a task
-    (ADR 0006). Attempts of other runs may share it: reading the register again after the claim stops them.
+    never aborts a transaction that another task returned.
 P3  A listed transaction was seen open in its own identity after the fence; then the decision is written (R2).
-P4  After the decision, EndTxn(commit) names exactly the listed identities. A repetition is recognised. An id that is no
-    longer known was ended and forgotten long ago, which the log confirms if it still has the rows. Any other identity,
-    or aborted rows, are an error with the rows concerned.
-P5  The sweep lists first, then proves that the fence still holds (else ``Stage`` is rejected), then aborts by exact
-    identity, so a slow sweep cannot hit the next run or epoch. It runs after the register forbids the run to claim, and
-    aborts claimed identities as well as open ones, so that the run opens nothing behind it.
+P4  After the decision, EndTxn(commit) names exactly the listed identities. Any other identity, or aborted rows, are an
+    error with the rows concerned.
+P5  The sweep lists first, then proves that the fence still holds, then aborts by exact identity, so a slow sweep cannot
+    hit the next run or epoch. It runs after the register forbids the run to claim.
 P6  A transaction left open by an undecided run is aborted, never committed: by the same rule as P5 when the epoch
     begins again, or by the next sweep.
 P7  A register that is ahead of the attempt, or whose epoch had other rows, stops the query instead of draining it,
-    because checkpoints are restored and copied. A task that mode ``ledger`` has written is not written again.
+    because checkpoints are restored and copied.
 
 A program must not abort or claim by name alone, nor decide a transaction that no message names.
 """
@@ -155,7 +151,8 @@ def claim(
     """Claim an identity for one attempt of a task, or return the action that it takes instead. Raises Superseded,
     SinkError."""
     for _ in range(CLAIM_ATTEMPTS):
-        # P2: attempts of one task must not share an id.
+        # P2: attempts of one task must not share an id: equal claims of two tasks get the same answer, the later as a
+        # retry of the earlier. A ticket differs in TASK_ID_COUNT consecutive attempts of a task (ADR 0006).
         ticket: int = yield Ticket(ticket_id(attempt.query, partition))
         in_ledger: int | None = yield ReadLedger(ticket_id(attempt.query, partition))
         transactional_id = task_id(attempt.query, partition, ticket)
@@ -170,6 +167,7 @@ def claim(
         claimed: StoredTransaction | None = yield Claim(transactional_id, identities.get(transactional_id))
         if claimed is None:
             continue
+        # P2: attempts of other runs may share the id; this second reading of the register stops them.
         register = yield Read()
         return claimed if _task_action(register, attempt, accepted) is TaskAction.WRITE else TaskAction.DRAIN
     raise SinkError(
@@ -271,7 +269,8 @@ def _finish(
     if not ours:
         lost += yield FindRemoved(register.listed)
     for transaction in register.listed:
-        # P4: exactly the listed identities; a repetition is recognised.
+        # P4: exactly the listed identities. A repetition is recognised. An id that is no longer known was ended and
+        # forgotten long ago, which the log confirms if it still has the rows.
         ended: Ended = yield End(transaction.stored, commit=True)
         if ended is Ended.OTHER or (ended is Ended.UNKNOWN and (yield CheckAborted(transaction))):
             lost.append(transaction)
@@ -287,9 +286,11 @@ def _sweep(query: str, following: Register, keep: tuple[StoredTransaction, ...])
     """Abort the query's open transactions, by exact identity, and write ``following`` (P5)."""
     # P5: list before the proof, so that nothing of the next run can be in the list.
     open_transactions: list[StoredTransaction] = yield ListOpen(task_prefix(query))
-    # P5: a staged write proves that the fence still holds.
+    # P5: a staged write proves that the fence still holds; otherwise it is rejected.
     if not (yield Stage(following)):
         raise FencedDriver(_fenced(query))
+    # P5: identities that are claimed and not yet open are aborted as well, so that the run opens nothing behind the
+    # sweep.
     for stored in open_transactions:
         if stored not in keep:
             yield End(stored, commit=False)

@@ -4,12 +4,6 @@ The value changes only as ``NEXT`` allows, in a transaction of the query's trans
 by a holder of the id that has read the value since it took the id. A later holder fences the writer, so the first
 decision for an epoch wins. An epoch is decided before the next one begins, so the latest is enough.
 
-State     contract
---------  --------------------------------------------------------------------------------------------------------
-BEGUN     run ``run`` of the epoch may open transactions and may be decided; those in ``superseded`` no longer may
-DECIDED   the commit point has passed: exactly ``listed`` is committed, whatever happens; their ids are not reused
-DONE      all of ``listed`` is committed, everything else of the query was aborted; the next epoch may begin
-
 Invariants, quoted by the machine's tests:
 
 R1  An epoch is decided at most once; its list never changes.
@@ -36,8 +30,11 @@ KEPT_RUNS: Final = 64
 
 
 class RegisterState(Enum):
+    # Run ``run`` of the epoch may open transactions and may be decided; those in ``superseded`` no longer may.
     BEGUN = "begun"
+    # The commit point has passed: exactly ``listed`` is committed, whatever happens; their ids are not reused.
     DECIDED = "decided"
+    # All of ``listed`` is committed, everything else of the query was aborted; the next epoch may begin.
     DONE = "done"
 
 

@@ -15,7 +15,6 @@ NAME: Final = "range"
 
 
 def assign(group: GroupSpec) -> Assignment:
-    """The target assignment."""
     order = sorted(
         group.members,
         key=lambda member_id: (

@@ -24,7 +24,6 @@ _MOST_ROUNDS: Final = 16
 
 
 def assign(group: GroupSpec) -> Assignment:
-    """The target assignment."""
     subscriptions = {member.topics for member in group.members.values()}
     shares, assigned = _kept(group)
     if len(subscriptions) == 1:
