@@ -52,7 +52,7 @@ def test_tab_goes_through_a_page_in_its_order_and_the_focus_is_seen(tab: Tab) ->
 def test_a_renewal_leaves_focus_and_selection_alone(tab: Tab) -> None:
     page = tab.page
     page.goto("/overview")
-    link = page.get_by_role("link", name=scene.BILLING)
+    link = page.get_by_role("link", name=scene.BILLING).first
     link.focus()
     page.evaluate("document.querySelector('h1').textContent = 'as it was'")
     page.evaluate("htmx.trigger('#content', 'renew')")

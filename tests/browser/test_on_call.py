@@ -154,10 +154,11 @@ def test_the_overview_and_the_transactions_name_who_holds_whom(tabs: Open, on_ca
     page = tabs(on_call.console.origin).page
     page.goto("/overview")
     expect(page.get_by_role("link", name=re.compile(r"^1 of 1 brokers up"))).to_be_visible()
-    held = page.locator("table").first.locator("tbody tr").filter(has_text=scene.BILLING)
+    held = page.locator(".problems li").filter(has_text=scene.HUNG).first
+    expect(held).to_contain_text(scene.BILLING)
     expect(held).to_contain_text(f"{scene.ORDERS}-0")
     expect(held).to_contain_text("hanging")
-    held.get_by_role("link", name=scene.HUNG).click()
+    held.get_by_role("link", name="end it…").click()
     expect(page.get_by_text("these records came after the marker")).to_be_visible()
     page.goto(f"/transactions?topic={scene.ORDERS}")
     row = cells(page)

@@ -1,7 +1,4 @@
 """Reads the checkpoints and savepoints of Flink jobs for the transactions that their Kafka sinks left open.
 
-``data_input`` reads bytes as Java wrote them, within bounds; ``checkpoint_metadata`` reads the file ``_metadata``,
-``sink_state`` the state of a ``KafkaSink`` in it, ``lingering`` joins both with the coordinators' open transactions.
-
 The layouts are those of Flink 1.11 to 2.3 (metadata versions 3 to 6) and of flink-connector-kafka 1.15 to 5.0.
 """

@@ -1,7 +1,6 @@
 """Reads values as Java's ``DataOutput`` wrote them. Every length is checked against the bytes that are left.
 
-A file may be damaged or hostile. Lengths and counts are never trusted with memory: bytes are views, and all counts of
-one file together are limited to ``MAX_ELEMENTS``, so that a loop over elements of a few bytes ends in seconds.
+A file may be damaged or hostile: bytes are views, and all counts of one file together are at most ``MAX_ELEMENTS``.
 """
 
 from __future__ import annotations

@@ -208,7 +208,6 @@ def _ended(value: TransactionValue, before: PastTransaction | None, committed: b
         ended_ms=value.last_update_timestamp,
         committed=committed,
         after_timeout=after_timeout,
-        client_version=max(before.client_version, value.client_transaction_version),
     )
 
 

@@ -76,6 +76,7 @@ class PastTransaction(NamedTuple):
 
     ``producer_epoch`` is the epoch that its records have, None if the log does not tell. ``committed`` is None while it
     is open. ``after_timeout`` is True if it was aborted under a new epoch after its time-out, as the coordinator does.
+    ``client_version`` is the transaction version of the client that began it, 0 also if unknown.
     """
 
     producer_id: int
@@ -162,10 +163,9 @@ def judge(evidence: Evidence) -> Judgement:
 def _open(evidence: Evidence, row: TransactionRow) -> Judgement:
     stored_at_ms = evidence.stored_at_ms
     began = "" if row.start_ms is None else f", begun {moment_text(row.start_ms)}"
-    same = _same_identity(evidence)
-    earlier = [past for past in same if past.committed is not None]
+    earlier = [past for past in _same_identity(evidence) if past.committed is not None]
     # Rule 1: whatever the clocks say.
-    if same and not earlier and same[-1].client_version >= TRANSACTIONS_V2:
+    if _is_unique(evidence) and not earlier:
         return Judgement(IdentityState.OPEN, f"The coordinator has it open{began}")
     if stored_at_ms is not None and row.start_ms is not None:
         if row.start_ms > stored_at_ms:
@@ -206,7 +206,8 @@ def _ended(evidence: Evidence, row: TransactionRow) -> Judgement:
         return _empty(stored, row)
     is_commit = row.state in _COMMITTED_STATES
     stored_at_ms = evidence.stored_at_ms
-    if stored_at_ms is not None and row.start_ms is not None and row.start_ms > stored_at_ms:
+    is_later = stored_at_ms is not None and row.start_ms is not None and row.start_ms > stored_at_ms
+    if is_later and not _is_unique(evidence):
         end = "committed" if is_commit else "aborted"
         return _later(evidence, f"a later transaction under the same identity was {end}")
     ends = {past.committed for past in _same_identity(evidence) if past.committed is not None}
@@ -276,7 +277,7 @@ def _moved_on(evidence: Evidence, row: TransactionRow) -> Judgement:
 def _from_log(evidence: Evidence) -> Judgement | None:
     """The judgement by the coordinator's log; None if it does not tell."""
     same = _same_identity(evidence)
-    if evidence.stored_at_ms is not None:
+    if evidence.stored_at_ms is not None and not _is_unique(evidence):
         same = [past for past in same if past.start_ms <= evidence.stored_at_ms][-1:]
     if len(same) != 1 or same[0].committed is None:
         return None
@@ -294,6 +295,12 @@ def _unknown_end(evidence: Evidence) -> str:
         f"The coordinator's log has {len(ended)} transactions of this identity ({ends}); say when the job stored it "
         "(--stored-at) to tell which one is meant"
     )
+
+
+def _is_unique(evidence: Evidence) -> bool:
+    """True if the coordinator's log shows that the identity names one transaction only (rule 1)."""
+    same = _same_identity(evidence)
+    return len(same) == 1 and same[0].client_version >= TRANSACTIONS_V2
 
 
 def _same_identity(evidence: Evidence) -> list[PastTransaction]:

@@ -1,8 +1,5 @@
 """Counts the records of an open transaction on its partitions, and finds out what its end sets free.
 
-Each partition is read from the transaction's start offset (DescribeProducers) to the high watermark, with
-read_uncommitted.
-
 Rules:
 
 1. Only headers of batches are read: those with the transaction's producer id and epoch count.

@@ -26,6 +26,7 @@ SHARE: Final = 4  # A diagnosis takes at most one part in SHARE of the time.
 FIRST_S: Final = 9.0
 BRIEF_S: Final = 0.2
 PEEK_S: Final = 2.0
+LATE_S: Final = 3.0  # From then on a page says that the cluster does not answer.
 MAX_POSITIONS: Final = 8  # Diagnoses whose positions of groups are kept, for their rates.
 MIN_WINDOW_MS: Final = 4_000
 
@@ -55,7 +56,7 @@ class Diagnoses:
         self._error: ClientError | None = None
         self._generation = 0
         self._report_generation = -1
-        self._ended_s = self._took_s = 0.0
+        self._began_s = self._ended_s = self._took_s = 0.0
         self._is_running = self._is_closed = False
         self._positions: deque[tuple[int, dict[str, int]]] = deque(maxlen=MAX_POSITIONS)
 
@@ -73,18 +74,16 @@ class Diagnoses:
                 self._changed.wait_for(lambda: not self._is_running, BRIEF_S)
             if self._report is None:
                 raise self._error or ClusterSlow("the first look at the whole cluster is not done yet; try again")
-            error = None if self._error is None else str(self._error)
-            return Diagnosis(self._report, self._clock() - self._ended_s, error, self._rates(self._report))
+            return self._diagnosis(self._report)
 
     def peek(self) -> Diagnosis | None:
-        """The last diagnosis, for a page that is useful without; None if there is none after a short wait."""
+        """The last diagnosis, for a page that is useful without; None before the first, after a short wait."""
         with self._changed:
             self._begin(at_once=self._report is None)
             self._changed.wait_for(lambda: not self._is_running, BRIEF_S if self._report is not None else PEEK_S)
             if self._report is None:
                 return None
-            error = None if self._error is None else str(self._error)
-            return Diagnosis(self._report, self._clock() - self._ended_s, error, self._rates(self._report))
+            return self._diagnosis(self._report)
 
     def forget(self) -> None:
         """A change was made: the next page waits for a diagnosis that shows it."""
@@ -98,12 +97,19 @@ class Diagnoses:
             if client is not None and not self._is_running:
                 client.close()
 
+    def _diagnosis(self, report: ClusterReport) -> Diagnosis:
+        error = None if self._error is None else str(self._error)
+        waited_s = self._clock() - self._began_s if self._is_running else 0.0
+        if waited_s > max(LATE_S, SHARE * self._took_s):
+            error = f"no answer for {waited_s:.0f} s"
+        return Diagnosis(report, self._clock() - self._ended_s, error, self._rates(report))
+
     def _begin(self, *, at_once: bool) -> bool:
         """Begin a diagnosis if none is under way and the last one is old. Returns False otherwise."""
         pause_s = max(MAX_AGE_S, self._took_s * (SHARE - 1))
         if self._is_running or self._is_closed or (not at_once and self._clock() - self._ended_s <= pause_s):
             return False
-        self._is_running = True
+        self._is_running, self._began_s = True, self._clock()
         threading.Thread(target=self._run, name="oncelog-console-diagnosis", daemon=True).start()
         return True
 

@@ -112,6 +112,10 @@ def test_ends_that_differ_make_the_identity_ambiguous() -> None:
 def test_a_v2_identity_names_one_transaction_whatever_the_clocks_say() -> None:
     ahead = judge(Evidence(STORED, replace(ROW, start_ms=3_000), (V2._replace(start_ms=3_000),), STORED_AT))
     assert (ahead.state, ahead.may_name_another) == (IdentityState.OPEN, False)
+    over = (ended(V2._replace(start_ms=3_000), True),)
+    complete = row("CompleteCommit", 4, 3_000)
+    assert judge(Evidence(STORED, complete, over, STORED_AT)).state is IdentityState.COMMITTED
+    assert judge(Evidence(STORED, row("Ongoing", 9), over, STORED_AT)).state is IdentityState.COMMITTED
     used = (ended(V2, True), V2._replace(start_ms=3_000))
     assert judge(Evidence(STORED, replace(ROW, start_ms=3_000), used, STORED_AT)).state is IdentityState.COMMITTED
 

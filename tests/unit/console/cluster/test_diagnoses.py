@@ -80,6 +80,9 @@ def test_a_page_shows_the_last_one_while_a_slow_one_is_made(
         shown = diagnoses.current()
         assert (shown.report.summary, shown.age_s) == ("look 1", 3)
     assert cluster.count <= 2, "one at a time"
+    assert shown.error is None
+    cluster.now_s += 5
+    assert diagnoses.current().error == "no answer for 5 s"
     cluster.slow.set()
 
 

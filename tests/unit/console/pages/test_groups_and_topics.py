@@ -137,13 +137,13 @@ def test_lists_of_groups_have_both_lags_and_unknown_is_not_0(broker: Broker, rea
             lags = lags_of(reader)
             topic = reader.get("/topics/one.json?name=journal").json()["readers"]
             page = reader.get("/groups?sort=lag&filter=journal").text
-            one = reader.get("/topics/one?name=journal").text
+            topic_page = reader.get("/topics/one?name=journal").text
     assert lags["ledger-readers"] == (2, 5, 0, 0)
     assert lags["journal-readers"] == (40, 43, 0, 0)
     assert lags["journal-mute"] == (None, None, 1, 1), "it has members, and has committed nothing"
     assert [(row["group"], row["lag"]) for row in topic] == [("journal-mute", None), ("journal-readers", 40)]
     assert page.index("journal-mute") < page.index("journal-readers"), "unknown comes first"
-    assert "Groups that read it: 2" in one
+    assert "Groups that read it: 2" in topic_page
     by_lag = [row["lag"] for row in reader.get("/groups.json?sort=lag&filter=readers").json()["groups"]["rows"]]
     assert by_lag == sorted(by_lag, reverse=True)
     assert reader.get("/groups?sort=moon").status_code == 400
