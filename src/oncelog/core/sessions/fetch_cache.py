@@ -6,13 +6,7 @@ The rule: a new session may take the slot of another if
 3. the new one has at least as many partitions and the other is older than two minutes.
 
 Otherwise its client continues with full requests, which are always allowed. Memory is bounded too, because a slot may
-hold as much as fits a request:
-4. consumers' sessions have at most ``MAX_BYTES`` together; a session without room takes that of older sessions of its
-   connection, then of others by rules 1 and 3;
-5. a follower has one session, of at most ``MAX_FOLLOWER_PARTITIONS``: a new one replaces it;
-6. a session ends with the connection that used it last.
-
-Sessions are in order of last use.
+hold as much as fits a request.
 """
 
 from __future__ import annotations
@@ -26,6 +20,7 @@ from oncelog.core.sessions.pending_partitions import PendingPartitions
 
 NO_SESSION: Final = 0
 EVICTION_MS: Final = 2 * MINUTE_MS
+# For all sessions of consumers together.
 MAX_BYTES: Final = 24 * MIB
 MAX_FOLLOWER_PARTITIONS: Final = 32_768
 PARTITION_BYTES: Final = 520
@@ -160,6 +155,7 @@ class FetchSessionCache:
     def __init__(self, slots: int, random_bytes: Callable[[int], bytes]) -> None:
         self._slots = slots
         self._random_bytes = random_bytes
+        # In order of last use.
         self._sessions: dict[int, FetchSession] = {}
         self._of_connections: dict[int, dict[int, None]] = {}
         """Session ids by connection, in order of last use."""
@@ -180,6 +176,7 @@ class FetchSessionCache:
             self._uncount(session)
 
     def close(self, connection_id: int) -> None:
+        # A session ends with the connection that used it last.
         for session_id in list(self._of_connections.get(connection_id, ())):
             self.remove(session_id)
 
@@ -219,7 +216,7 @@ class FetchSessionCache:
             self._new_id(), partitions, requester=requester, uses_topic_ids=uses_topic_ids, now_ms=now_ms
         )
         if requester.follower is not None and requester.follower in self._of_followers:
-            # Rule 5.
+            # A follower has one session: a new one replaces it.
             self.remove(self._of_followers[requester.follower])
         if not self._make_room(session, now_ms):
             return NO_SESSION
@@ -253,7 +250,7 @@ class FetchSessionCache:
                 return False
         elif session.size_bytes > MAX_BYTES:
             return False
-        # Rule 4: a connection pays for its own sessions first.
+        # A session without room takes that of older sessions of its connection, then of others by rules 1 and 3.
         own = iter(list(self._of_connections.get(session.requester.connection_id, ())))
         for _ in range(MAX_EVICTIONS):
             lacks_slot = len(self._sessions) >= self._slots

@@ -3,10 +3,7 @@
 Sent by transaction coordinators, and by administrators who end a hanging transaction (KIP-664). An administrator's
 marker has a start offset, in our own tag that Apache Kafka skips: it aborts, and ends only a transaction of exactly
 this producer epoch and start offset, which its coordinator has not decided and which is not prepared (two-phase
-commit); a live one only by force, a second tag.
-
-Every marker of this API is audited, except those of coordinators on other brokers, which have ClusterAction: Alter is
-enough to end a transaction, but never unseen. This broker's own coordinator does not use the API.
+commit); a live one only by force, a second tag. This broker's own coordinator does not use the API.
 """
 
 from __future__ import annotations
@@ -68,7 +65,6 @@ Outcomes = dict[int, dict[TopicPartition, ErrorCode]]
 
 
 def handle(request: wire.WriteTxnMarkersRequest, context: Context) -> Steps[wire.WriteTxnMarkersResponse]:
-    """Answers when the markers are durable."""
     if context.allows_cluster_silently(Operation.ALTER) or context.allows_cluster(Operation.CLUSTER_ACTION):
         return (yield from _write_all(request, context))
     outcomes: Outcomes = {}
@@ -93,6 +89,8 @@ def _write_all(request: wire.WriteTxnMarkersRequest, context: Context) -> Steps[
                 if budget.spent():
                     yield NextSlice()
         finally:  # runs if the requester disconnects, too
+            # All but the markers of coordinators on other brokers, which have ClusterAction: Alter is enough to end a
+            # transaction, but never unseen.
             if marker.start_offset != NO_OFFSET or not is_trusted_broker(context):
                 context.transactions.audit(_audit_record(marker, written, open_transactions, context))
         outcomes.setdefault(marker.producer_id, {}).update(written)

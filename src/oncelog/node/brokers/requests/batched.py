@@ -1,7 +1,7 @@
 """Messages to other brokers that share requests: markers (KIP-98), partitions (KIP-890), descriptions (KIP-664).
 
 One event's messages for one broker are sent together, as many as fit. Each kind uses its own connection, so that slow
-requests do not delay fast ones. What a response lacks counts as no answer.
+requests do not delay fast ones. A message missing from its response counts as unanswered.
 """
 
 from __future__ import annotations
