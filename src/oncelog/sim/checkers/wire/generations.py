@@ -61,6 +61,10 @@ class Generations:
         group, generation = exchange.request.group_id, response.generation_id
         if response.error_code or generation < 0 or group in self._ignored:
             return
+        if generation == 0 and group in self._epochs:
+            # A classic member replaced the last one of the new protocol before a target assignment was due: it has no
+            # generation yet, in Apache Kafka either, and has to rejoin.
+            return
         if generation == _FIRST_GENERATION and group in self._epochs:
             self._begin_anew(group)
         if self._is_cluster:
