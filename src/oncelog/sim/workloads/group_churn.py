@@ -132,7 +132,7 @@ class _Member(WorkloadProgram[GroupChurn]):
         work, entropy = self.workload, self.entropy
         self.lives += 1
         until_ms = host.now_ms + life_ms
-        protocol = entropy.choice(work.protocols)
+        protocol = entropy.choice(self.protocols())
         by_pattern = may_use_pattern and work.patterns and protocol == "consumer" and entropy.random() < 0.5
 
         async def release_late(partitions: Sequence[TopicPartition]) -> None:
@@ -162,6 +162,9 @@ class _Member(WorkloadProgram[GroupChurn]):
                     await host.pause(entropy, 100)
                     self.end_suddenly(host)
 
+    def protocols(self) -> Sequence[GroupProtocol]:
+        return self.workload.protocols
+
     def topic_names(self, protocol: GroupProtocol) -> list[str]:
         # A client of the classic protocol needs topics that exist.
         return [self.workload.name, *(self.workload.late_topics[:1] if protocol == "consumer" else ())]
@@ -172,6 +175,11 @@ class _Member(WorkloadProgram[GroupChurn]):
 
 class _Steady(_Member):
     # A member for most of the time.
+
+    def protocols(self) -> Sequence[GroupProtocol]:
+        # Classic members alone would wait for a target assignment for ever where no downgrade is allowed, in Apache
+        # Kafka too: only a heartbeat of the new protocol or a join computes one.
+        return ("consumer",)
 
     async def __call__(self, host: ClientHost) -> None:
         while not host.stopping:
