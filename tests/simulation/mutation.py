@@ -2,7 +2,7 @@
 
 ``python -m tests.simulation.mutation [NAME …] [--seeds 50] [--workers 2] [--length 100]`` prints the rows of the table
 in docs/internals/simulation.md. Mutants are looked for among faults of their kinds, those of clusters in clusters, and
-some of them only in the seeds that draw their workload. It takes minutes. A seed that breaks a rule with a mutant also
+some only in the seeds that draw their workload. It takes minutes. A seed that breaks a rule with a mutant also
 runs without it, and is reported when it breaks one there. ``--length``: seconds of faults in a seed; a shorter
 one draws other faults.
 """
@@ -18,6 +18,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from oncelog.sim.seeds.cluster_scenario import draw_cluster_scenario
+from oncelog.sim.seeds.scenario import draw_scenario
 from oncelog.sim.seeds.simulation import SAFETY_S, simulate
 from oncelog.sim.workloads.kit.workload import Workload
 from tests.simulation.mutants import MUTANTS, OF_CLUSTERS
@@ -44,7 +45,8 @@ class World(NamedTuple):
         return islice((seed for seed in counted() if self._draws_workload(seed, length_s)), count)
 
     def _draws_workload(self, seed: int, length_s: int) -> bool:
-        scenario = draw_cluster_scenario(seed, length_s * 1_000, None, kinds=self.kinds)
+        draw = draw_cluster_scenario if self.is_cluster else draw_scenario
+        scenario = draw(seed, length_s * 1_000, None, kinds=self.kinds)
         return any(type(workload) is self.workload for workload in scenario.workloads)
 
 

@@ -75,13 +75,20 @@ def flipped(content: bytes) -> bytes:
     return content[:-1] + bytes([content[-1] ^ 1])
 
 
-def offsets_log(*records: tuple[bytes, bytes | None]) -> Found:
-    """The directory of a group coordinator with one batch."""
+def offsets_log(
+    *records: tuple[bytes, bytes | None], later: Sequence[tuple[bytes, bytes | None]] = (), compacted: int = 0
+) -> Found:
+    """The directory of a group coordinator with a batch or two. ``compacted``: records missing from the later one."""
     files = MemoryFiles()
     files.make_directory("__consumer_offsets-0")
     entries = [Record(-1, 0, key, value) for key, value in records]
-    batch_of_group = bytes(build_batch(entries, base_offset=0, leader_epoch=0))
-    files.open(f"__consumer_offsets-0/{segment_file(0, '.log')}", create=True).append([batch_of_group])
+    batches = [bytes(build_batch(entries, base_offset=0, leader_epoch=0))]
+    if later:
+        first = len(records)
+        entries = [Record(-1, 0, key, value) for key, value in later]
+        last = first + len(later) - 1 + compacted
+        batches.append(bytes(build_batch(entries, base_offset=first, leader_epoch=0, last_offset=last)))
+    files.open(f"__consumer_offsets-0/{segment_file(0, '.log')}", create=True).append(batches)
     write_topic_id(files, "__consumer_offsets-0", TopicId(NEW))
     return check_disk(files)
 
@@ -96,6 +103,10 @@ def consumer_group(*owners: str, without: int = 0) -> list[tuple[bytes, bytes | 
         *(group_records.current_assignment(group_id, member) for member in members),
     ]
     return [group_records.encode(record) for record in written[without:]]
+
+
+def epoch_record(number: int, metadata_hash: int) -> tuple[bytes, bytes | None]:
+    return group_records.encode(group_records.epoch(GroupId("g"), number, metadata_hash))
 
 
 CLASSIC_GROUP = encode_group_metadata_key("g"), encode_group_metadata_value(GroupMetadataValue("consumer", 3))
@@ -122,6 +133,7 @@ PLANTED: list[tuple[str, Callable[[], Found]]] = [
     ("D11", lambda: offsets_log(*consumer_group("a", without=1))),
     ("D11", lambda: offsets_log(*consumer_group("a"), group_records.encode((MemberKey("g", "a"), None)))),
     ("D12", lambda: offsets_log(*consumer_group("a", "b"))),
+    ("D13", lambda: offsets_log(*consumer_group("a"), later=[epoch_record(4, 7)])),
 ]
 
 
@@ -141,6 +153,12 @@ def later_segment() -> Found:
 
 
 CLOSE: dict[str, Callable[[], Found]] = {
+    "the epoch rises with the topics": lambda: offsets_log(*consumer_group("a"), later=[epoch_record(4, 8)]),
+    "the epoch rises with a member": lambda: offsets_log(
+        *consumer_group("a"), later=[*consumer_group("b", without=1)[:1], epoch_record(4, 7)]
+    ),
+    "the epoch rose before": lambda: offsets_log(*consumer_group("a"), later=[epoch_record(5, 7)]),
+    "the reason is compacted away": lambda: offsets_log(*consumer_group("a"), later=[epoch_record(4, 7)], compacted=1),
     "a consumer group": lambda: offsets_log(*consumer_group("a")),
     "a consumer group that has become classic": lambda: offsets_log(
         *consumer_group("a"), *((key, None) for key, _ in consumer_group("a")), CLASSIC_GROUP

@@ -1,4 +1,4 @@
-"""Ownership of partitions in groups: conversations that break W14, W17, W18 or W19 alone, and some that come close."""
+"""Members of groups: conversations that break W14 or one of W17 to W22 alone, and some that come close."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from oncelog.records.internal.consumer_protocol import (
 )
 from oncelog.wire.messages import consumer_group_heartbeat as chb
 from oncelog.wire.messages import heartbeat, join_group, leave_group, metadata, offset_commit, sync_group
-from tests.simulation.checkers.talk import OLD, Talk
+from tests.simulation.checkers.talk import NEW, OLD, Talk
 
 TOPIC: Final = TopicName("t")
 
@@ -119,13 +119,15 @@ class GroupTalk(Talk):
             leave_group.LeaveGroupResponse(members=[leave_group.MemberResponse(member_id=member)]),
         )
 
-    def commit_of(self, member: str, offset: int, error: ErrorCode = ErrorCode.NONE) -> None:
+    def commit_of(self, member: str, offset: int, error: ErrorCode = ErrorCode.NONE, *, epoch: int = -1) -> None:
         part = offset_commit.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
         topics = [offset_commit.OffsetCommitRequestTopic(name=TOPIC, partitions=[part])]
         answer = offset_commit.OffsetCommitResponsePartition(partition_index=0, error_code=error)
         answers = [offset_commit.OffsetCommitResponseTopic(name=TOPIC, partitions=[answer])]
         self.say(
-            offset_commit.OffsetCommitRequest(group_id="g", member_id=member, topics=topics),
+            offset_commit.OffsetCommitRequest(
+                group_id="g", member_id=member, generation_id_or_member_epoch=epoch, topics=topics
+            ),
             offset_commit.OffsetCommitResponse(topics=answers),
         )
 
@@ -204,6 +206,32 @@ def epoch_of_a_member_falls(talk: GroupTalk) -> None:
     talk.beat("a", 5, told=4)
 
 
+def partition_of_a_topic_without_subscription(talk: GroupTalk) -> None:
+    other = metadata.MetadataResponseTopic(name="other", topic_id=NEW)
+    talk.say(metadata.MetadataRequest(), metadata.MetadataResponse(topics=[other]))
+    request = chb.ConsumerGroupHeartbeatRequest(
+        group_id="g", member_id="a", member_epoch=0, subscribed_topic_regex="o.*r", topic_partitions=[]
+    )
+    assigned = [chb.TopicPartitions(topic_id=topic, partitions=[0]) for topic in (OLD, NEW)]
+    answer = chb.ConsumerGroupHeartbeatResponse(
+        member_id="a", member_epoch=2, assignment=chb.Assignment(topic_partitions=assigned)
+    )
+    talk.say(request, answer)
+
+
+def commit_of_the_owner_is_refused(talk: GroupTalk) -> None:
+    talk.beat("a", 0, (), told=2, assigned=(0,))
+    talk.beat("a", 2, (0,), told=3)
+    talk.commit_of("a", 5, ErrorCode.STALE_MEMBER_EPOCH, epoch=2)
+
+
+def told_to_rejoin_for_nothing(talk: GroupTalk) -> None:
+    for _ in range(2):
+        talk.classic_join("a", 1)
+        talk.classic_sync("a", 1, (0,))
+        talk.classic_beat("a", 1, ErrorCode.REBALANCE_IN_PROGRESS)
+
+
 PLANTED: list[tuple[str, Conversation]] = [
     ("W14", epoch_of_a_member_falls),
     ("W17", given_away_before_the_release),
@@ -214,6 +242,9 @@ PLANTED: list[tuple[str, Conversation]] = [
     ("W18", released_and_given_to_no_member),
     ("W18", left_behind_by_a_classic_member),
     ("W19", commit_of_a_former_owner_is_accepted),
+    ("W20", partition_of_a_topic_without_subscription),
+    ("W21", commit_of_the_owner_is_refused),
+    ("W22", told_to_rejoin_for_nothing),
 ]
 
 
@@ -306,10 +337,30 @@ def coordinator_was_away(talk: GroupTalk) -> None:
     talk.wait(11, lambda: talk.beat("a", 3), lambda: talk.beat("b", 3))
 
 
+def member_outlives_a_long_absence_of_its_coordinator(talk: GroupTalk) -> None:
+    talk.beat("a", 0, (), told=2, assigned=(0, 1))
+    talk.beat("b", 0, (), told=3, assigned=())
+    talk.beat("a", 2, (0,), told=3, assigned=(0,))
+    talk.observer.restarted(talk.now_ms)
+    talk.wait(13)
+    talk.beat("b", 3)
+    talk.beat("a", 3, assigned=(0, 1))
+    talk.wait(14, lambda: talk.beat("a", 3), lambda: talk.beat("b", 3))
+
+
 def released_soon(talk: GroupTalk) -> None:
     talk.beat("a", 0, (), told=2, assigned=(0, 1))
     talk.beat("b", 0, (), told=3, assigned=())
     talk.beat("a", 2, (0,), told=3, assigned=(0,))
+
+
+def last_member_of_the_new_protocol_is_replaced_before_an_assignment(talk: GroupTalk) -> None:
+    talk.classic_join("a", 2)
+    talk.classic_sync("a", 2, (0,))
+    talk.beat("b", 0, (), told=3, assigned=(), instance="i")
+    talk.beat("b", -2, instance="i")
+    talk.classic_join("c", 0, instance="i")
+    talk.classic_join("c", 4, instance="i")
 
 
 def empty_group_is_of_the_other_protocol_and_begins_anew(talk: GroupTalk) -> None:
@@ -350,6 +401,25 @@ def refused_commit_of_a_former_owner(talk: GroupTalk) -> None:
     talk.read_back(3)
 
 
+def commits_of_epochs_that_do_not_fit_the_partition(talk: GroupTalk) -> None:
+    talk.beat("a", 0, (), told=2, assigned=())
+    talk.beat("a", 2, (), told=3, assigned=(0,))
+    talk.commit_of("a", 5, ErrorCode.STALE_MEMBER_EPOCH, epoch=2)  # not its partition then
+    talk.commit_of("a", 5, ErrorCode.STALE_MEMBER_EPOCH, epoch=9)  # not told yet
+    talk.beat("a", 3, (), told=4)
+    talk.commit_of("a", 5, ErrorCode.STALE_MEMBER_EPOCH, epoch=3)  # given up meanwhile
+
+
+def told_to_rejoin_step_by_step(talk: GroupTalk) -> None:
+    for assigned in ((0, 1), (0,), (0, 2)):
+        talk.classic_join("a", 1)
+        talk.classic_sync("a", 1, assigned)
+        talk.classic_beat("a", 1, ErrorCode.REBALANCE_IN_PROGRESS)
+    talk.observer.restarted(talk.now_ms)
+    talk.classic_join("a", 1)
+    talk.classic_sync("a", 1, (0, 2))
+
+
 CLOSE: list[Conversation] = [
     moved_after_the_release,
     owner_was_removed,
@@ -361,10 +431,14 @@ CLOSE: list[Conversation] = [
     removed_classic_member_joins_with_its_id,
     partition_waits_for_a_silent_member,
     coordinator_was_away,
+    member_outlives_a_long_absence_of_its_coordinator,
+    last_member_of_the_new_protocol_is_replaced_before_an_assignment,
     empty_group_is_of_the_other_protocol_and_begins_anew,
     empty_group_begins_anew_as_a_classic_member_asks_for_an_id,
     group_becomes_classic_while_a_new_assignment_is_due,
     refused_commit_of_a_former_owner,
+    commits_of_epochs_that_do_not_fit_the_partition,
+    told_to_rejoin_step_by_step,
 ]
 
 

@@ -29,7 +29,7 @@ class Mutant:
     faults: tuple[str, ...] = ()
     """Kinds of faults among which it is looked for; none: those that seeds draw."""
     workload: type[Workload] | None = None
-    """The workload, in clusters, with which it is looked for: seeds that do not draw it are passed over."""
+    """The workload with which it is looked for: seeds that do not draw it are passed over."""
 
     @contextmanager
     def applied(self) -> Iterator[None]:

@@ -10,6 +10,7 @@ import pytest
 from oncelog.sim.checkers.history import RecordedOutcome
 from oncelog.sim.seeds.scenario import draw_scenario
 from oncelog.sim.seeds.simulation import Simulation
+from oncelog.sim.workloads.group_churn import GroupChurn
 from oncelog.sim.workloads.refused_batches import LIMITS, RefusedBatches
 from oncelog.sim.workloads.selection import KINDS, draw_workloads, with_refused_batches
 
@@ -34,6 +35,16 @@ def test_refusals_come_beside_the_first_that_was_drawn_and_change_no_other_seed(
         batches = with_refused_batches(drawn, random.Random(seed), 2)
         assert batches == drawn or (batches[:-1] == drawn[:1] and isinstance(batches[-1], RefusedBatches))
         assert not any(isinstance(workload, RefusedBatches) for workload in drawn)
+
+
+def test_group_churn_runs_alone_in_some_seeds_and_changes_no_other() -> None:
+    scenarios = [draw_scenario(seed, 1_000, []) for seed in range(100)]
+    churning = [scenario for scenario in scenarios if isinstance(scenario.workloads[-1], GroupChurn)]
+    assert 2 <= len(churning) <= 20
+    assert all(len(scenario.workloads) == 1 for scenario in churning)
+    assert all("group.consumer.assignment.interval.ms" in scenario.config for scenario in churning)
+    others = [scenario for scenario in scenarios if scenario not in churning]
+    assert not any("group.consumer.assignment.interval.ms" in scenario.config for scenario in others)
 
 
 @pytest.mark.slow

@@ -179,10 +179,14 @@ class ConsumerGroupMember:
             rack_id=self.settings.rack_id if is_full else None,
             rebalance_timeout_ms=self.settings.rebalance_timeout_ms if is_full else -1,
             subscribed_topic_names=list(self.topics) if is_full else None,
-            subscribed_topic_regex=self.pattern if is_full else None,
+            subscribed_topic_regex=self._named_pattern() if is_full else None,
             server_assignor=self.settings.remote_assignor if is_full else None,
             topic_partitions=_by_topic(owned) if has_list else None,
         )
+
+    def _named_pattern(self) -> str | None:
+        # A static member without a pattern says so: the coordinator would have it keep that of the instance before.
+        return self.pattern or (None if self.settings.instance_id is None else "")
 
     def heartbeat_soon(self) -> None:
         """Let the next heartbeat be due at once."""

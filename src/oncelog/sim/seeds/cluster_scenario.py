@@ -17,7 +17,16 @@ from oncelog.sim.faults.fault import Fault
 from oncelog.sim.faults.held_fetches import HELD_FETCHES
 from oncelog.sim.faults.plan import CLUSTER_FAMILIES, draw_plan_of
 from oncelog.sim.faults.replicas import KILLED_IN_TURN, REPLICAS
-from oncelog.sim.seeds.scenario import Replication, Scenario, draw_config, hanging, kill_moments, suitable
+from oncelog.sim.seeds.scenario import (
+    Replication,
+    Scenario,
+    draw_config,
+    hanging,
+    is_hanging,
+    kill_moments,
+    regrouping,
+    suitable,
+)
 from oncelog.sim.virtual.machine import Latencies
 from oncelog.sim.virtual.network.conditions import NetworkConditions
 from oncelog.sim.workloads.hangs import draw_hangs
@@ -122,7 +131,8 @@ def draw_cluster_scenario(
         replication=_replication(replicas, workloads),
         clock_errors_ms=[draws.choice((0, 0, -3_000, 3_000, 60_000)) for _ in range(count)],
     )
-    return _with_hangs(scenario, seed, replicas)
+    scenario = _with_hangs(scenario, seed, replicas)
+    return scenario if is_hanging(scenario) else _regrouping(scenario, seed, safe=safe)
 
 
 def _draw_faults(entropy: random.Random, length_ms: int, kinds: Sequence[str]) -> list[Fault]:
@@ -142,6 +152,14 @@ def _with_hangs(scenario: Scenario, seed: int, replicas: _Draws) -> Scenario:
         replication=_replication(replicas, [workload]),
         clock_errors_ms=[draws.choice(_HANGING_CLOCKS_MS) for _ in range(scenario.brokers)],
     )
+
+
+def _regrouping(scenario: Scenario, seed: int, *, safe: bool) -> Scenario:
+    regrouped = regrouping(scenario, random.Random(f"{seed}/cluster group churn"))
+    if regrouped is scenario:
+        return scenario
+    replicas = _Draws(scenario.brokers, safe, random.Random(f"{seed}/group churn replicas"))
+    return replace(regrouped, replication=_replication(replicas, regrouped.workloads))
 
 
 def _with_power_cut(faults: Sequence[Fault], cut: Fault) -> list[Fault]:

@@ -12,10 +12,16 @@ from oncelog.sim.faults.network import TREE_PATHS
 from oncelog.sim.faults.plan import FAMILIES, draw_plan_of
 from oncelog.sim.virtual.machine import Latencies
 from oncelog.sim.virtual.network.conditions import NetworkConditions
-from oncelog.sim.workloads.hangs import draw_hangs
+from oncelog.sim.workloads.hangs import HangingTransactions, draw_hangs
 from oncelog.sim.workloads.hangs.workload import SHARE, TRANSACTION_VERSION
 from oncelog.sim.workloads.kit.workload import Workload
-from oncelog.sim.workloads.selection import OLD_CLIENTS, draw_workloads, with_old_copiers, with_refused_batches
+from oncelog.sim.workloads.selection import (
+    OLD_CLIENTS,
+    draw_group_churn,
+    draw_workloads,
+    with_old_copiers,
+    with_refused_batches,
+)
 
 SESSION_TIMEOUT_MS: Final = 6_000
 
@@ -57,6 +63,13 @@ def draw_scenario(
 
     ``plan`` replaces the drawn faults, ``kinds`` the kinds of faults to draw from, ``old_clients`` adds old clients.
     """
+    scenario = _draw_regular(seed, length_ms, plan, kinds, old_clients)
+    return scenario if is_hanging(scenario) else regrouping(scenario, random.Random(f"{seed}/group churn"))
+
+
+def _draw_regular(
+    seed: int, length_ms: int, plan: Sequence[Fault] | None, kinds: Sequence[str], old_clients: bool
+) -> Scenario:
     draws = random.Random(f"{seed}/scene")
     transaction_version = 1 if draws.random() < 0.15 else 2
     drawn_plan = draw_plan_of(random.Random(f"{seed}/faults"), length_ms, kinds, FAMILIES)
@@ -123,6 +136,19 @@ def hanging(scenario: Scenario, workload: Workload, config: Mapping[str, str], p
         plan=suitable(plan, TRANSACTION_VERSION),
         disk_checks=0.5,
     )
+
+
+def is_hanging(scenario: Scenario) -> bool:
+    return any(isinstance(workload, HangingTransactions) for workload in scenario.workloads)
+
+
+def regrouping(scenario: Scenario, entropy: random.Random) -> Scenario:
+    # In some seeds, a group under churn runs instead of the scenario's workloads.
+    drawn = draw_group_churn(entropy, scenario.transaction_version)
+    if drawn is None:
+        return scenario
+    workload, config = drawn
+    return replace(scenario, workloads=[workload], config={**scenario.config, **config}, disk_checks=0.5)
 
 
 def draw_config(draws: random.Random) -> Mapping[str, str]:

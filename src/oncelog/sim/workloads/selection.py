@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from oncelog.sim.workloads.administrators import Administrators
 from oncelog.sim.workloads.consumers import Consumers
 from oncelog.sim.workloads.copiers import Copiers
+from oncelog.sim.workloads.group_churn import GroupChurn
 from oncelog.sim.workloads.hostile_clients import HostileClients
 from oncelog.sim.workloads.kit.workload import Workload
 from oncelog.sim.workloads.log_cleanup import LogCleanup
@@ -29,8 +30,9 @@ class Kind(NamedTuple):
     draw: Callable[[str, random.Random, int], Workload]
 
 
-# Every workload by name. Kinds of weight 0 are drawn separately (`with_refused_batches`, `draw_cluster_workloads`),
-# so that other seeds do not change. They come last: a weighted choice never reaches them there.
+# Every workload by name. Kinds of weight 0 are drawn separately (`with_refused_batches`, `draw_group_churn`,
+# `draw_cluster_workloads`), so that other seeds do not change. They come last: a weighted choice never reaches them
+# there.
 KINDS: Final[Mapping[str, Kind]] = {
     "administer": Kind(2, 1, Administrators.draw),
     "churn": Kind(2, 1, TopicChurn.draw),
@@ -42,6 +44,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "produce": Kind(4, 1, Producers.draw),
     "two-phase": Kind(3, 2, Committers.draw),
     "refuse": Kind(0, 1, RefusedBatches.draw),
+    "regroup": Kind(0, 1, GroupChurn.draw),
     "reassign": Kind(0, 1, Reassignments.draw),
 }
 # Share of seeds with rejected batches.
@@ -50,6 +53,8 @@ REFUSING: Final = 0.15
 OLD_CLIENTS: Final = True
 # Share of seeds with old copiers, where they are possible.
 OLD: Final = 0.15
+# Share of seeds with a group under churn.
+REGROUPING: Final = 0.1
 
 
 # Workloads that work with several brokers.
@@ -95,3 +100,10 @@ def with_old_copiers(drawn: list[Workload], entropy: random.Random, transaction_
     if entropy.random() >= OLD:
         return drawn
     return [*drawn[:1], OldCopiers.draw("old1", entropy, transaction_version)]
+
+
+def draw_group_churn(entropy: random.Random, transaction_version: int) -> tuple[GroupChurn, Mapping[str, str]] | None:
+    # In some seeds, a group under churn, which runs alone, and its configuration.
+    if entropy.random() >= REGROUPING:
+        return None
+    return GroupChurn.draw("regroup", entropy, transaction_version), GroupChurn.draw_config(entropy)

@@ -65,6 +65,13 @@ def holding(*partitions: int, **settings: object) -> ConsumerGroupMember:
     return member
 
 
+@pytest.mark.parametrize(("instance", "named"), [(None, None), ("i", "")])
+def test_a_static_member_by_name_says_that_it_has_no_pattern(instance: str | None, named: str | None) -> None:
+    """The coordinator keeps that of the instance's member before, as Apache Kafka does."""
+    member = new_member(instance_id=instance)
+    assert request(member).subscribed_topic_regex == named
+
+
 def test_a_join_has_all_fields_and_later_heartbeats_what_changed() -> None:
     member = new_member(remote_assignor="range", rack_id="r", rebalance_timeout_ms=7_000)
     join = request(member)

@@ -1,4 +1,4 @@
-"""D11 and D12: a group in its coordinator's log is whole, and each partition has one member there."""
+"""D11 to D13: a group in its coordinator's log is whole, and its partitions and epoch fit its members."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from oncelog.base.ids import CONSUMER_OFFSETS, TopicPartition
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.internal.consumer_group_records import (
     ConsumerGroupKey,
+    ConsumerGroupValue,
     CurrentMemberKey,
     CurrentMemberValue,
     Key,
     MemberKey,
+    RegexKey,
     TargetMemberKey,
     decode_value,
 )
@@ -30,6 +32,7 @@ from oncelog.sim.checkers.disk.scan import ScannedLog
 
 REMAINS: Final = "D11 remains of a group"
 SHARED: Final = "D12 partition of two members on the disk"
+RISEN: Final = "D13 epoch of a group rose for nothing"
 GroupKey = GroupMetadataKey | Key
 GroupRecord = tuple[GroupKey, bytes]
 
@@ -39,6 +42,7 @@ def groups(logs: Mapping[TopicPartition, ScannedLog]) -> Iterator[Finding]:
     for partition, log in sorted(logs.items()):
         if partition.topic != CONSUMER_OFFSETS or log.unsound is not None or log.interrupted:
             continue
+        yield from ((RISEN, f"{partition}: {detail}") for detail in _rises(log))
         for group, records in sorted(_last_records(log).items()):
             yield from ((REMAINS, f"{partition}: {group}: {detail}") for detail in _remains(records))
             yield from ((SHARED, f"{partition}: {group}: {detail}") for detail in _shared(records))
@@ -68,6 +72,27 @@ def _remains(records: Sequence[GroupRecord]) -> Iterator[str]:
     for key in keys:
         if isinstance(key, CurrentMemberKey | TargetMemberKey) and key.member not in members:
             yield f"{key} without a member"
+
+
+def _rises(log: ScannedLog) -> Iterator[str]:
+    # A decision is one batch: a batch that raises an epoch has its reason, too, unless that was compacted away.
+    epochs: dict[str, ConsumerGroupValue] = {}
+    for batch in log.batches:
+        changed: set[str] = set()
+        raised: dict[str, ConsumerGroupValue] = {}
+        for record in batch.records:
+            key = None if record.key is None else decode_key(record.key)
+            if isinstance(key, MemberKey | RegexKey | GroupMetadataKey):
+                changed.add(key.group)
+            elif isinstance(key, ConsumerGroupKey) and record.value is not None:
+                value = decode_value(key, record.value)
+                if isinstance(value, ConsumerGroupValue):
+                    raised[key.group] = value
+        for group, (epoch, metadata_hash) in raised.items():
+            is_next = epochs.get(group) == (epoch - 1, metadata_hash)
+            if is_next and group not in changed and batch.header.record_count > batch.header.last_offset_delta:
+                yield f"{group}: to {epoch} at offset {batch.header.base_offset}"
+        epochs |= raised
 
 
 def _shared(records: Sequence[GroupRecord]) -> Iterator[str]:

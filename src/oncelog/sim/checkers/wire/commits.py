@@ -1,9 +1,11 @@
 """W16 and W19: committed offsets are those of accepted commits, and do not go back from member to member.
 
-A commit without a response, or with an error that leaves its outcome open, stays possible until the broker restarts and
-a later commit is acknowledged. Offsets in a transaction count from its commit (Transactions V2), are merely possible
-while its outcome is unknown, and bind only reads with ``require_stable``.
+W16: a fetched committed offset is the last acknowledged one, or one that may have been committed since.
 """
+
+# A commit without a response, or with an error that leaves its outcome open, stays possible until the broker restarts
+# and a later commit is acknowledged. Offsets in a transaction count from its commit (Transactions V2), and bind only
+# reads with ``require_stable``. While the transaction's outcome is unknown, they are merely possible.
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from oncelog.sim.checkers.wire.commits import Commits
 from oncelog.sim.checkers.wire.exchange import ALONE, Exchange, Topics, name_of
 from oncelog.sim.checkers.wire.fetched import FetchedLogs
 from oncelog.sim.checkers.wire.generations import Generations
+from oncelog.sim.checkers.wire.member_answers import MemberAnswers
 from oncelog.sim.checkers.wire.outcomes import TRANSACTIONS_V2, Outcomes
 from oncelog.sim.checkers.wire.ownership import Ownership
 from oncelog.sim.checkers.wire.watermarks import ClusterWatermarks, Watermarks
@@ -71,7 +72,8 @@ class WireObserver:
         self._logs = FetchedLogs(topics, self._report, self._appends, self._outcomes)
         self._generations = Generations(self._report, is_cluster=is_cluster)
         self._ownership = Ownership(topics, self._report)
-        self._generations.on_new_beginning = self._ownership.began_anew
+        self._member_answers = MemberAnswers(topics, self._report, is_cluster=is_cluster)
+        self._generations.on_new_beginning = self._began_anew
         self._commits = Commits(topics, self._report, is_cluster=is_cluster)
         self._is_read: dict[type, bool] = {}
         self._requests: dict[type, Callable[[Exchange], None]] = {
@@ -80,7 +82,7 @@ class WireObserver:
             DeleteTopicsRequest: self._deleting_topics,
             DeleteRecordsRequest: self._deleting_records,
             DeleteGroupsRequest: self._deleting_groups,
-            ConsumerGroupHeartbeatRequest: self._ownership.heartbeat_requested,
+            ConsumerGroupHeartbeatRequest: self._heartbeat_requested,
             JoinGroupRequest: self._join_requested,
             LeaveGroupRequest: self._ownership.leave_requested,
             OffsetDeleteRequest: lambda exchange: self._commits.forget(exchange.request.group_id),
@@ -96,10 +98,10 @@ class WireObserver:
             EndTxnResponse: self._ended,
             JoinGroupResponse: self._joined,
             SyncGroupResponse: self._synced,
-            HeartbeatResponse: self._ownership.classic_heartbeat_answered,
+            HeartbeatResponse: self._classic_heartbeat_answered,
             LeaveGroupResponse: self._ownership.left,
             ConsumerGroupHeartbeatResponse: self._heartbeat_answered,
-            OffsetCommitResponse: self._commits.committed,
+            OffsetCommitResponse: self._committed,
             OffsetFetchResponse: lambda exchange, response, index: self._commits.fetched(exchange, response),
         }
 
@@ -177,6 +179,7 @@ class WireObserver:
         self._logs.restarted(keeps_all=keeps_all)
         self._generations.restarted()
         self._ownership.restarted(at_ms, keeps_all=keeps_all)
+        self._member_answers.restarted(keeps_all=keeps_all)
         self._commits.restarted(self._index)
 
     def acknowledged_batches(self) -> list[AcknowledgedBatch]:
@@ -210,14 +213,33 @@ class WireObserver:
     def _joined(self, exchange: Exchange, response: JoinGroupResponse, index: int) -> None:
         self._generations.joined(exchange, response, index)
         self._ownership.joined(exchange, response, index)
+        self._member_answers.joined(exchange, response)
 
     def _synced(self, exchange: Exchange, response: SyncGroupResponse, index: int) -> None:
         self._generations.synced(exchange, response, index)
         self._ownership.synced(exchange, response, index)
+        self._member_answers.synced(exchange, response)
+
+    def _classic_heartbeat_answered(self, exchange: Exchange, response: HeartbeatResponse, index: int) -> None:
+        self._ownership.classic_heartbeat_answered(exchange, response, index)
+        self._member_answers.classic_heartbeat_answered(exchange, response)
+
+    def _committed(self, exchange: Exchange, response: OffsetCommitResponse, index: int) -> None:
+        self._commits.committed(exchange, response, index)
+        self._member_answers.committed(exchange, response)
+
+    def _heartbeat_requested(self, exchange: Exchange) -> None:
+        self._ownership.heartbeat_requested(exchange)
+        self._member_answers.heartbeat_requested(exchange)
 
     def _heartbeat_answered(self, exchange: Exchange, response: ConsumerGroupHeartbeatResponse, index: int) -> None:
         self._generations.heartbeat_answered(exchange, response, index)
         self._ownership.heartbeat_answered(exchange, response, index)
+        self._member_answers.heartbeat_answered(exchange, response, index)
+
+    def _began_anew(self, group_id: str) -> None:
+        self._ownership.began_anew(group_id)
+        self._member_answers.forget_group(group_id)
 
     def _topics_named(self, exchange: Exchange, response: MetadataResponse | CreateTopicsResponse, index: int) -> None:
         for topic in response.topics:
@@ -249,4 +271,5 @@ class WireObserver:
         for group in exchange.request.groups_names:
             self._generations.deletion_requested(group)
             self._ownership.deletion_requested(group)
+            self._member_answers.forget_group(group)
             self._commits.forget(group)

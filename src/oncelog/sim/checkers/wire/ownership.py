@@ -1,8 +1,7 @@
-"""W17 and W18: each partition of a group belongs to one member at a time, in either protocol.
+"""W17 and W18: each partition of a group belongs to one member at a time, in either protocol."""
 
-A member has a partition from its assignment until the member lists what it owns without it, leaves, joins again, or
-is removed.
-"""
+# A member has a partition from its assignment until the member lists what it owns without it, leaves, joins again, or
+# is removed.
 
 from __future__ import annotations
 
@@ -67,6 +66,8 @@ class _Member:
     # The index of the last request that listed the owned partitions.
     listed_at: int = -1
     claims: dict[PartitionKey, _Claim] = field(default_factory=dict)
+    # For so long that it may have been removed; or its coordinator was away, and it is a member still.
+    is_silent: bool = False
 
 
 @dataclass(slots=True)
@@ -137,7 +138,7 @@ class Ownership:
 
     def join_requested(self, exchange: Exchange) -> None:
         member = self._member(exchange.request.group_id, exchange.request.member_id)
-        subscription = _subscription(exchange.request)
+        subscription = subscription_in(exchange.request)
         if member is not None and subscription is not None:
             # A consumer group takes any member id: this may be one that was removed.
             member.claims.clear()
@@ -146,7 +147,7 @@ class Ownership:
 
     def joined(self, exchange: Exchange, response: JoinGroupResponse, index: int) -> None:
         request = exchange.request
-        subscription = _subscription(request)
+        subscription = subscription_in(request)
         if response.error_code or subscription is None:
             self._accept_end(exchange, request.member_id, response.error_code)
             return
@@ -159,7 +160,7 @@ class Ownership:
     def synced(self, exchange: Exchange, response: SyncGroupResponse, index: int) -> None:
         request = exchange.request
         member = self._member(request.group_id, request.member_id)
-        assignment = _assignment(response)
+        assignment = assignment_in(response)
         if response.error_code or member is None or assignment is None:
             self._accept_end(exchange, request.member_id, response.error_code)
             return
@@ -224,7 +225,7 @@ class Ownership:
 
     def _note_unowned(self, group: _Group, released: Iterable[PartitionKey], at_ms: int) -> None:
         for key in released:
-            if not any(key in other.owned for other in group.members.values()):
+            if not any(key in other.owned for other in group.members.values() if not other.is_silent):
                 group.unowned_since_ms[key] = at_ms
 
     def _assign(self, exchange: Exchange, member: _Member, keys: Collection[PartitionKey], index: int) -> None:
@@ -244,7 +245,7 @@ class Ownership:
     def _check_epoch(self, exchange: Exchange, member: _Member, epoch: int) -> None:
         group_id = exchange.request.group_id
         owners = self._groups[group_id].owners
-        for key in sorted(member.assigned):
+        for key in sorted(member.assigned, key=repr):
             owner = owners.setdefault((epoch, key), member.owner)
             if owner != member.owner:
                 location = f"{group_id}: {self._topics.describe(key)}"
@@ -272,8 +273,16 @@ class Ownership:
         if exchange.at_ms - member.accepted_ms > REGULAR_MS:
             member.steady_since_ms = exchange.at_ms
         member.accepted_ms = exchange.at_ms
+        if member.is_silent:
+            self._hear_again(self._groups[exchange.request.group_id], member)
         self._check_claims(exchange, member)
         self._check_owned(exchange.request.group_id, exchange.at_ms)
+
+    def _hear_again(self, group: _Group, member: _Member) -> None:
+        member.is_silent = False
+        group.changed_ms = member.accepted_ms
+        for key in member.owned:
+            group.unowned_since_ms.pop(key, None)
 
     def _check_claims(self, exchange: Exchange, member: _Member) -> None:
         # Removals are invisible, so a claim counts once the former owner is accepted as a member still. A broker that
@@ -288,10 +297,12 @@ class Ownership:
         group = self._groups[group_id]
         if not group.unowned_since_ms:
             return
-        for member_id, member in list(group.members.items()):
-            if at_ms - member.accepted_ms > REMOVED_MS:
-                self._remove(group, member_id, at_ms)
-        members = group.members.values()
+        for member in group.members.values():
+            if at_ms - member.accepted_ms > REMOVED_MS and not member.is_silent:
+                member.is_silent = True
+                self._note_unowned(group, member.owned, at_ms)
+                group.changed_ms = at_ms
+        members = [member for member in group.members.values() if not member.is_silent]
         is_quiet = at_ms - group.changed_ms > PATIENCE_MS and all(
             at_ms - member.accepted_ms <= REGULAR_MS and at_ms - member.steady_since_ms > PATIENCE_MS
             for member in members
@@ -305,7 +316,7 @@ class Ownership:
                 self._report(UNOWNED, f"{group_id}: {self._topics.describe(key)} since {since_ms}, members: {names}")
 
 
-def _subscription(request: JoinGroupRequest) -> Subscription | None:
+def subscription_in(request: JoinGroupRequest) -> Subscription | None:
     # None for a member without the embedded consumer protocol.
     if request.protocol_type != _EMBEDDED or not request.protocols:
         return None
@@ -315,7 +326,7 @@ def _subscription(request: JoinGroupRequest) -> Subscription | None:
         return None
 
 
-def _assignment(response: SyncGroupResponse) -> Assignment | None:
+def assignment_in(response: SyncGroupResponse) -> Assignment | None:
     try:
         return decode_assignment(response.assignment) if response.assignment else Assignment(())
     except CorruptBatch:
