@@ -131,7 +131,8 @@ def _kill_in_the_middle(address: str) -> None:
 def _plant(client: Client) -> None:
     """A transaction by hand, with the requests of old clients: one batch, the commit, and one batch more."""
     coordinator = client.link(client.coordinator(HUNG, TRANSACTION_KEY))
-    initialize = InitProducerIdRequest(transactional_id=HUNG, transaction_timeout_ms=60_000)
+    # What is open for longer than its time-out, and no coordinator ends, counts as hanging.
+    initialize = InitProducerIdRequest(transactional_id=HUNG, transaction_timeout_ms=1_000)
     identity = coordinator.call(initialize, 4)
     producer: dict[str, Any] = {"producer_id": identity.producer_id, "producer_epoch": identity.producer_epoch}
     partition = AddPartitionsToTxnTopic(name=TOPIC, partitions=[0])
