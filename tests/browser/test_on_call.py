@@ -92,7 +92,7 @@ def test_from_a_stuck_group_to_its_release(tabs: Open, on_call: OnCall) -> None:
     expect(page.get_by_role("heading", name="held-by-transaction").first).to_contain_text("stuck-0")
     command = page.locator(".command code").filter(has_text="txn abort").first
     expect(command).to_have_text("oncelog txn abort --topic stuck --partition 0 --start-offset 4")
-    page.get_by_role("link", name="The transaction of stuck-0 from offset 4").click()
+    page.get_by_role("link", name="The transaction, and how to end it").click()
     expect(page.get_by_role("heading", name="Abort on this partition (dry run)")).to_be_visible()
     confirm = page.get_by_label("To confirm")
     confirm.fill("stuck-other")
