@@ -43,9 +43,11 @@ def generated() -> str:
     for api in APIS:
         lines += ["", f"### {api.name}", ""]
         errors = api.load_errors()
-        lines += [f"- `{code.name}` ({code.value}): {condition}" for code, condition in sorted(errors.items())]
         if not errors:
             lines.append("No errors of its own.")
+            continue
+        lines += ["| error | code | when |", "|---|---:|---|"]
+        lines += [f"| `{code.name}` | {code.value} | {_cell(text)} |" for code, text in sorted(errors.items())]
     return "\n".join([*lines, *_legacy()]) + "\n"
 
 
@@ -55,11 +57,14 @@ def _legacy() -> Iterator[str]:
     yield from ("| API | key | versions | authorised as |", "|---|---:|---|---|")
     for api in LEGACY_APIS:
         yield f"| {api.name} | {api.key} | {_versions(api)} | {_authorised(api)} |"
-    yield ""
+    yield from ("", "| API | error | code | when |", "|---|---|---:|---|")
     for api in LEGACY_APIS:
-        errors = api.load_errors()
-        for code, condition in sorted(errors.items()):
-            yield f"- {api.name}: `{code.name}` ({code.value}): {condition}"
+        for code, text in sorted(api.load_errors().items()):
+            yield f"| {api.name} | `{code.name}` | {code.value} | {_cell(text)} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def _versions(api: Api) -> str:
