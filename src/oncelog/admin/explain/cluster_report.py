@@ -329,7 +329,8 @@ def status_problems(
     """Partitions that lack the same brokers are one line. ``users`` are the groups of partitions."""
     leaderless = status.without_leader
     under = [row for row in status.under_min_isr if row.has_leader]
-    lacking = [row for row in status.under_replicated if row.has_leader and row not in under]
+    listed = {(row.topic, row.partition) for row in under}
+    lacking = [row for row in status.under_replicated if row.has_leader and (row.topic, row.partition) not in listed]
     problems = []
     for cause, severity, rows in (
         (Cause.NO_LEADER, Severity.STUCK, leaderless),
