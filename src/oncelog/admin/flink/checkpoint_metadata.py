@@ -173,7 +173,7 @@ def _stream_state(given: DataInput) -> StateBytes:
     if kind == _KEY_GROUPS:
         _skip_key_groups(given)
         # Not nested any further.
-        if given.left and given.take(1)[0] == _KEY_GROUPS:
+        if given.byte() == _KEY_GROUPS:
             raise given.error("there are key groups within key groups")
         given.position -= 1
         return _stream_state(given)

@@ -61,7 +61,7 @@ class EndAction(Enum):
 
     END = "end"
     NOTHING = "nothing"
-    """It is as requested already."""
+    """The transaction has ended as requested already."""
     REFUSE = "refuse"
 
 
