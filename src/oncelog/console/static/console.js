@@ -152,6 +152,37 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+// Forms that select records: an address names only what was chosen, and the reader's zone if there is a time.
+document.addEventListener("formdata", (event) => {
+  if (!event.target.matches("[data-brief]")) {
+    return;
+  }
+  for (const [name, value] of [...event.formData]) {
+    const field = event.target.elements[name];
+    if (value === "" || (field && field.tagName === "SELECT" && field.selectedIndex === 0)) {
+      event.formData.delete(name);
+    }
+  }
+  event.formData.delete("zone");
+  if (["from", "to"].some((name) => /[:-]/.test(event.formData.get(name) || ""))) {
+    event.formData.set("zone", Intl.DateTimeFormat().resolvedOptions().timeZone);
+  }
+});
+// Times are in UTC; the local time stands in their titles, and in full beside an open record's.
+function showLocalTimes() {
+  for (const element of document.querySelectorAll("time[datetime]:not([title])")) {
+    const local = new Date(element.getAttribute("datetime")).toLocaleString(undefined, { timeZoneName: "short" });
+    element.title = local;
+    const beside = element.parentElement.querySelector(".local");
+    if (beside) {
+      beside.textContent = `· ${local}`;
+    }
+  }
+}
+for (const name of ["DOMContentLoaded", "htmx:afterSettle", "htmx:sseMessage"]) {
+  document.addEventListener(name, showLocalTimes);
+}
+
 // Streams: a button stops a search or tail. After a lost connection a search restarts and a tail continues.
 const streams = new Map();
 htmx.createEventSource = (address) => {
