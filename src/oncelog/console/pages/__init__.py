@@ -14,7 +14,7 @@ PAGES: Final[tuple[Page | LocalPage, ...]] = (
     LocalPage("/overview", "Overview", "overview:read", live=True, key="o"),
     Page("/transactions", "Transactions", "transactions:read_open", live=True, key="x"),
     Page("/explain", "Explain", "explain:read", key="e"),
-    Page("/groups", "Groups", "groups:read_all", key="g"),
+    Page("/groups", "Groups", "groups:read_all", live=True, key="g"),
     Page("/topics", "Topics", "topics:read_all", key="t"),
     Page("/messages", "Messages", "messages:read", key="m"),
     Page("/producers", "Producers", "producers:read", key="p"),
@@ -26,6 +26,7 @@ PAGES: Final[tuple[Page | LocalPage, ...]] = (
     Page("/transactions/bulk", "Abort all that hang", "bulk_abort:read"),
     Page("/groups/one", "Group", "groups:read_one", live=True),
     Page("/groups/reset", "Reset offsets", "groups:read_plan"),
+    Page("/groups/delete", "Delete a group", "group_deletion:read"),
     Page("/topics/one", "Topic", "topics:read_one"),
     Page("/topics/change", "Change a topic", "topic_changes:read"),
     Page("/messages/one", "Message", "messages:read_one"),
@@ -41,6 +42,7 @@ ACTIONS: Final = (
     Action("/transactions/abort-listed", "Abort", "bulk_abort:act", "done.html"),
     Action("/transactions/terminate", "Force-terminate", "transactions:act_terminate", "done.html"),
     Action("/groups/apply", "Reset offsets", "groups:act_reset", "done.html"),
+    Action("/groups/remove", "Deleted", "group_deletion:act", "done.html"),
     Action(
         "/messages/produce/show", "Produce a record", "produce:act_show", "messages-produce-show.html", is_change=False
     ),

@@ -51,6 +51,7 @@ document.addEventListener("keydown", (event) => {
   }
 });
 document.querySelector("[data-help]")?.addEventListener("click", showHelp);
+document.querySelector("[data-close]")?.addEventListener("click", () => document.querySelector("#help").close());
 
 // Light or dark: as the system, or as chosen on this browser.
 const THEMES = { "": "◐ as the system", light: "○ light", dark: "● dark" };
