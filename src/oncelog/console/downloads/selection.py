@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from oncelog.base.ids import TopicPartition
 from oncelog.client.blocking.client import Client
+from oncelog.console.downloads import PATH
 from oncelog.console.query import Query
 from oncelog.console.records.decoding import FORMATS
 from oncelog.console.records.record_filter import RecordFilter
@@ -54,6 +55,8 @@ class Selection:
     kept: dict[str, str]
     most_records: int = MAX_RECORDS
     most_bytes: int = MAX_BYTES
+    path: str = field(default=PATH, kw_only=True)
+    """The address of downloads from this cluster."""
 
     @property
     def offsets(self) -> int:

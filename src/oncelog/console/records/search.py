@@ -1,9 +1,4 @@
-"""A search through all records of some partitions, as a stream of hits, their outcomes and progress.
-
-"Nothing found" is reported only after everything up to the initial end was read; a search that stops earlier gives the
-offsets at which it continues. A hit above the last stable offset may get its state later (``Settled``), when the search
-has read on to the marker.
-"""
+"""A search through all records of some partitions, as a stream of hits, their outcomes and progress."""
 
 from __future__ import annotations
 
@@ -32,6 +27,10 @@ from oncelog.console.records.record_states import (
 from oncelog.console.records.transaction_outcomes import Outcomes, Settled
 from oncelog.records.batch import iter_headers
 from oncelog.records.errors import CorruptBatch
+
+# "Nothing found" is reported only after everything up to the initial end was read; a search that stops earlier gives
+# the offsets at which it continues. A hit above the last stable offset may get its state later (`Settled`), when the
+# search has read on to the marker.
 
 MAX_HITS: Final = 200
 FETCH_BYTES: Final = 4 * MIB
