@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -115,6 +116,14 @@ def moment(milliseconds: int | None) -> str:
     return "–" if milliseconds is None or milliseconds < 0 else moment_text(milliseconds)
 
 
+def iso(milliseconds: int) -> str:
+    # For the attribute ``datetime``; empty if the time is beyond the calendar.
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
 def one_page(rows: Sequence[Any], page: int) -> dict[str, Any]:
     """The rows of one page (counted from 1), with its number and the totals."""
     pages = max(1, -(-len(rows) // ROWS_A_PAGE))
@@ -153,6 +162,7 @@ def environment(prefix: str = "", **shared: Callable[..., object] | object) -> E
         "size": size,
         "duration": duration,
         "moment": moment,
+        "iso": iso,
     }
     environment_.globals |= {"option": option, "argument": argument}
     environment_.globals |= {"address": own_address, "json_address": json_address, "prefix": prefix, **shared}

@@ -136,6 +136,8 @@ def test_lists_producers_and_watching(run: Run, client: Client) -> None:
     stuck(client, "seen")
     listed = json.loads(run("txn", "list", "--state", "Ongoing", "--id-pattern", "seen-.*", "--json").out)
     assert [(load["transactional_id"], load["state"]) for load in listed] == [("seen-live", "Ongoing")]
+    assert listed[0]["producer_epoch"] == 0, "what txn commit needs"
+    assert "PRODUCER  EPOCH  STATE" in run("txn", "list", "--id-pattern", "seen-live").out
     assert json.loads(run("txn", "list", "--id-pattern", "seen-.*", "--longer-than-ms", "3600000", "--json").out) == []
     assert "there is no such state" in run("txn", "list", "--state", "Nonsense").err
     (producer,) = json.loads(run("txn", "producers", "seen:0", "--open", "--json").out)

@@ -17,18 +17,14 @@ from typing import Final
 
 from oncelog.admin.cluster_status import ClusterStatus, cluster_status
 from oncelog.admin.explain.cluster_groups import ClusterGroups, read_groups
-from oncelog.admin.explain.cluster_report import (
-    ClusterReport,
-    GroupSummary,
-    Problem,
-    TopicLag,
+from oncelog.admin.explain.cluster_problems import (
     coordinator_problem,
     group_problem,
-    report_of,
     status_problems,
     transaction_problems,
     verdict_of,
 )
+from oncelog.admin.explain.cluster_report import ClusterReport, GroupSummary, Problem, TopicLag, report_of
 from oncelog.admin.explain.consumer_group_facts import RECONCILING, consumer_group_facts
 from oncelog.admin.explain.findings import Finding
 from oncelog.admin.explain.group_causes import group_findings

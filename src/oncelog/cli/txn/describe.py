@@ -54,7 +54,7 @@ def list_(
       oncelog txn list --state Ongoing --longer-than-ms 60000
       oncelog txn list --id-pattern 'payments-.*' --json
     """
-    from oncelog.admin.transactions.id_pages import by_id, sorted_ids
+    from oncelog.admin.transactions.id_pages import by_id, epochs_of, sorted_ids, with_epochs
     from oncelog.admin.transactions.transactional_ids import ListFilter
 
     if sort not in SORTS:
@@ -64,13 +64,17 @@ def list_(
     key = by_id if sort == "id" else lambda row: (getattr(row, name), row.transactional_id)
     with cluster.open_client() as client:
         listing = sorted_ids(client, list_filter, coordinators=coordinator or None, key=key)
+        epochs = epochs_of(client, listing)
     report_unanswered(listing.unanswered)
     if cluster.as_json:
-        print_json_rows(listing)
+        print_json_rows(with_epochs(listing, epochs))
     else:
         print_long_table(
-            ("transactional id", "producer", "state", "coordinator"),
-            lambda: ((row.transactional_id, row.producer_id, row.state, row.coordinator) for row in listing),
+            ("transactional id", "producer", "epoch", "state", "coordinator"),
+            lambda: (
+                (row.transactional_id, row.producer_id, row.producer_epoch, row.state, row.coordinator)
+                for row in with_epochs(listing, epochs)
+            ),
         )
     if listing.unanswered and not listing.answered:
         raise typer.Exit(1)
