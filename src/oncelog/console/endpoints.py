@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from jinja2 import Environment
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -17,7 +18,7 @@ from oncelog.client.blocking.client import Client
 from oncelog.client.errors import ClientError
 from oncelog.console.admission.audit_lines import naming
 from oncelog.console.admission.gate import Permit, Sender, Visitor, address_of
-from oncelog.console.admission.refusals import own_address
+from oncelog.console.admission.refusals import Refusals, own_address
 from oncelog.console.cluster.access import ClusterSlow
 from oncelog.console.cluster.statuses import status_of
 from oncelog.console.page import Action, LocalPage, Page, PageRequest, Work
@@ -60,7 +61,7 @@ class Endpoints:
                 return self._services.refusals.of(request, error.status, str(error))
             except ClientError as error:
                 return self._services.refusals.of(request, 503, str(error))
-            return RedirectResponse(address, 303)
+            return RedirectResponse(self._services.settings.prefix + address, 303)
 
         return endpoint
 
@@ -136,24 +137,37 @@ class Endpoints:
             return self._services.refusals.of(
                 request, status, str(error), live=status == 503 and request.method == "GET"
             )
-        if request.url.path.endswith(".json"):
-            return _document(to_json(rows))
-        visitor: Visitor = request.scope["visitor"]
-        context = {
-            "title": title,
-            "live": rows.get("live", live),
-            "path": request.url.path,
-            "own_address": own_address(request),
-            "query": dict(request.query_params),
-            "visitor": visitor,
-            "now_ms": int(time.time() * 1000),
-        }
-        return HTMLResponse(self._services.templates.get_template(template).render(**{**rows, **context}))
+        return rendered(self._services.templates, request, template, title, live, rows)
 
-    async def failed(self, request: Request, error: Exception) -> Response:
+
+def rendered(
+    templates: Environment, request: Request, template: str, title: str, live: bool, rows: Mapping[str, Any]
+) -> Response:
+    """The rows as a page, or as JSON if the address asks for it."""
+    if request.url.path.endswith(".json"):
+        return _document(to_json(rows))
+    visitor: Visitor = request.scope["visitor"]
+    context = {
+        "title": title,
+        "live": rows.get("live", live),
+        "path": request.url.path.removeprefix(str(templates.globals["prefix"])),
+        "own_address": own_address(request),
+        "query": dict(request.query_params),
+        "visitor": visitor,
+        "now_ms": int(time.time() * 1000),
+    }
+    return HTMLResponse(templates.get_template(template).render(**{**rows, **context}))
+
+
+def failed_by(refusals: Refusals) -> Callable[[Request, Exception], Any]:
+    """The handler of addresses without a page, and of methods that a page does not support."""
+
+    async def failed(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
         reason = {404: "no such page", 405: f"{request.method} is not supported here"}.get(status, "internal error")
-        return self._services.refusals.of(request, status, reason)
+        return refusals.of(request, status, reason)
+
+    return failed
 
 
 def _document(value: Mapping[str, Any]) -> Response:

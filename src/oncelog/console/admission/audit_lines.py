@@ -24,6 +24,17 @@ def console_audit(audit: Audit, user: str, address: str) -> Audit:
     return write
 
 
+def of_cluster(audit: Audit, cluster: str) -> Audit:
+    """An audit log that adds the name of the cluster to every entry; without a name, the same one."""
+    if not cluster:
+        return audit
+
+    def write(entry: Mapping[str, Any]) -> None:
+        audit({**entry, "cluster": cluster})
+
+    return write
+
+
 def naming(fields: Mapping[str, str]) -> dict[str, str]:
     """The form fields that identify the subject, each cut to a parameter's length."""
     return {name: fields[name][:MAX_PARAMETER_LENGTH] for name in NAMING_FIELDS if fields.get(name)}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -16,11 +18,20 @@ from oncelog.admin.transactions.audit_trail import Audit, entry_of
 from oncelog.console.admission.audit_lines import console_audit
 
 MAX_NOTED_PER_MINUTE: Final = 100
+_IN_CLUSTER: Final = re.compile(r"/c/([^/]+)(?=/)")
 
 
 class Refusals:
-    def __init__(self, templates: Environment, audit: Audit, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        templates: Environment,
+        audit: Audit,
+        now_s: Callable[[], float] = time.monotonic,
+        by_cluster: Mapping[str, Environment] = MappingProxyType({}),
+    ) -> None:
+        """``by_cluster`` has the templates of each of several clusters."""
         self._templates = templates
+        self._by_cluster = by_cluster
         self._audit = audit
         self._now_s = now_s
         self._minute = 0
@@ -31,8 +42,13 @@ class Refusals:
         title = HTTPStatus(status).phrase
         if request.url.path.endswith(".json"):
             return JSONResponse({"error": reason, "status": status}, status)
-        template = self._templates.get_template("refused.html")
-        own = {"path": request.url.path, "own_address": own_address(request), "back": form_address(request)}
+        templates = self._by_cluster.get(self._cluster_of(request), self._templates)
+        template = templates.get_template("refused.html")
+        own = {
+            "path": request.url.path.removeprefix(str(templates.globals["prefix"])),
+            "own_address": own_address(request),
+            "back": form_address(request),
+        }
         page = {"title": title, "reason": reason, "live": False} | own | shown
         return HTMLResponse(template.render(**page), status)
 
@@ -55,8 +71,20 @@ class Refusals:
         address = "" if client is None else f"{client.host}:{client.port}"
         truncation = {"more_this_minute": "not written"} if self._noted == MAX_NOTED_PER_MINUTE else {}
         path = request.url.path[:200]
-        details = {"path": path, **(named or {}), "error": reason, **truncation}
+        cluster = self._cluster_of(request)
+        details = {**({"cluster": cluster} if cluster else {}), "path": path, **(named or {})}
+        details |= {"error": reason, **truncation}
         console_audit(self._audit, user, address)(entry_of("console", "refused", **details))
+
+    def _cluster_of(self, request: Request) -> str:
+        # Before routing: the path alone tells the cluster.
+        in_cluster = _IN_CLUSTER.match(request.url.path)
+        return in_cluster[1] if in_cluster is not None and in_cluster[1] in self._by_cluster else ""
+
+
+def path_in_cluster(path: str) -> str:
+    """The path without the start that names one of several clusters."""
+    return _IN_CLUSTER.sub("", path, count=1) if path.startswith("/c/") else path
 
 
 def form_address(request: Request) -> str | None:

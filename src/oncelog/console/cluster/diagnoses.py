@@ -85,6 +85,18 @@ class Diagnoses:
                 return None
             return self._diagnosis(self._report)
 
+    def glance(self, wait_s: float) -> tuple[Diagnosis | None, str | None]:
+        """The last diagnosis, and why there is no newer one; waits only while there is neither."""
+        with self._changed:
+            is_unknown = self._report is None and self._error is None
+            self._begin(at_once=is_unknown)
+            if is_unknown:
+                self._changed.wait_for(lambda: not self._is_running, wait_s)
+            if self._report is None:
+                return None, None if self._error is None else str(self._error)
+            diagnosis = self._diagnosis(self._report)
+            return diagnosis, diagnosis.error
+
     def forget(self) -> None:
         """A change was made: the next page waits for a diagnosis that shows it."""
         with self._changed:

@@ -1,12 +1,4 @@
-"""Records as a Parquet file, with the columns of ``oncelog.read_arrow`` and, unless all are committed, ``state``.
-
-Batches become columns by ``records.columns``, without a Python step per record. An incomplete file says so in its
-metadata, under the key ``oncelog``.
-
-A large value is a row group of its own, a view of the fetch response, and is freed before the lock is released. Arrow
-writes into an unnamed temporary file from which the response is sent: a 10 MB page that passed through Python would be
-in memory once more. Neither pandas nor pyarrow.compute is imported for the console's own columns (60 MB).
-"""
+"""Records as a Parquet file, with the columns of ``oncelog.read_arrow`` and, unless all are committed, ``state``."""
 
 from __future__ import annotations
 
@@ -33,6 +25,13 @@ from oncelog.records.columns.arrow_arrays import Array
 from oncelog.records.columns.decode import Selection as Columns
 from oncelog.records.columns.decode import column_schema, decode
 from oncelog.records.errors import CorruptBatch
+
+# Batches become columns by `records.columns`, without a Python step per record. An incomplete file says so in its
+# metadata, under the key `oncelog`.
+#
+# A large value is a row group of its own, a view of the fetch response, and is freed before the lock is released.
+# Arrow writes into an unnamed temporary file from which the response is sent: a 10 MB page that passed through Python
+# would be in memory once more. Neither pandas nor pyarrow.compute is imported for the console's own columns (60 MB).
 
 _ROW_GROUP_BYTES: Final = 4 * MIB
 _PIECE: Final = 192 * KIB

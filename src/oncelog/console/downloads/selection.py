@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from oncelog.admin.transactions.partition_offsets import bounds_of
@@ -11,6 +11,7 @@ from oncelog.base.ids import TopicPartition
 from oncelog.client.blocking.client import EARLIEST, Client
 from oncelog.client.errors import ClientError
 from oncelog.client.machine.requests import offset_query
+from oncelog.console.downloads import PATH
 from oncelog.console.query import BadQuery, Query
 from oncelog.console.records.decoding import FORMATS
 from oncelog.console.records.record_query import milliseconds_in, offset_in, partitions_of, positions_of, target_of
@@ -56,6 +57,8 @@ class Selection:
     kept: dict[str, str]
     most_records: int = MAX_RECORDS
     most_bytes: int = MAX_BYTES
+    path: str = field(default=PATH, kw_only=True)
+    """The address of downloads from this cluster."""
 
     @property
     def offsets(self) -> int:

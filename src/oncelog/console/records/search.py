@@ -1,12 +1,4 @@
-"""A search through all records of some partitions, as a stream of hits, their outcomes and progress.
-
-"Nothing found" is reported only after everything up to the initial end was read; a search that stops earlier gives the
-offsets at which it continues. A hit above the last stable offset may get its state later (``Settled``), when the search
-has read on to the marker.
-
-A batch is scanned as one block of bytes. Records are located only in a batch that contains the needle, and only
-matching ones are parsed.
-"""
+"""A search through all records of some partitions, as a stream of hits, their outcomes and progress."""
 
 from __future__ import annotations
 
@@ -35,6 +27,13 @@ from oncelog.records.batch import BatchHeader, crc_matches, iter_headers
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.record import Record, read_record, records_data
 from oncelog.records.varint import read_varint
+
+# "Nothing found" is reported only after everything up to the initial end was read; a search that stops earlier gives
+# the offsets at which it continues. A hit above the last stable offset may get its state later (`Settled`), when the
+# search has read on to the marker.
+#
+# A batch is scanned as one block of bytes. Records are located only in a batch that contains the needle, and only
+# matching ones are parsed.
 
 PLACES: Final = ("anywhere", "key", "value", "header")
 MAX_HITS: Final = 200
