@@ -221,6 +221,22 @@ def _partitions_problem(
     )
 
 
+def finding_problem(finding: Finding, options: str) -> Problem:
+    first = finding.partitions[0]
+    return Problem(
+        "partitions",
+        finding.about,
+        finding.cause,
+        finding.severity,
+        " ".join(finding.sentences),
+        f"oncelog explain partition{options} {argument(first.topic)} {first.partition}",
+        finding.partitions,
+        since_ms=finding.since_ms,
+        clears=finding.clears,
+        commands=tuple(finding.commands[:_MOST_COMMANDS]),
+    )
+
+
 def _broker_problem(broker: BrokerStatus, options: str) -> Problem:
     reason = f": {broker.error}" if broker.error else ""
     return Problem(

@@ -12,6 +12,7 @@ from typing import Final
 
 from oncelog.admin.cluster_status import ClusterStatus
 from oncelog.admin.explain.findings import Cause, Severity, joined
+from oncelog.admin.explain.id_facts import IdFacts
 from oncelog.admin.transactions.cluster_scan import HangingRow, OpenTransaction
 from oncelog.base.ids import TopicPartition
 from oncelog.base.text import counted
@@ -22,14 +23,22 @@ _CALM: Final = frozenset({Cause.NO_MEMBERS, Cause.REBALANCING, Cause.TOPIC_GONE}
 """Causes that block a group and may be meant, or pass: they come last, and in another colour."""
 _ORDER: Final = (
     *(Cause.HELD_BY_TRANSACTION, Cause.PENDING_OFFSETS, Cause.NO_LEADER, Cause.NO_CONTROLLER, Cause.UNDER_MIN_ISR),
-    *(Cause.DIRECTORY_OFFLINE, Cause.BROKER_DOWN, Cause.COORDINATOR_LOADING),
+    *(Cause.UNFINISHED_TRANSACTION, Cause.DIRECTORY_OFFLINE, Cause.BROKER_DOWN, Cause.COORDINATOR_LOADING),
 )
 CALM_LAST: Final = (Cause.TOPIC_GONE, Cause.REBALANCING, Cause.NO_MEMBERS)
 
 
+_IDS: Final = {
+    Cause.UNFINISHED_TRANSACTION: "unfinished transaction",
+    Cause.TIMES_OUT: "producer that times out repeatedly",
+    Cause.UNUSED_IDS: "pattern of unused transactional ids",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One line. ``kind`` is "transaction", "group", "partitions" or "broker"; ``groups`` are those that wait for it.
+    """One line. ``kind`` is "transaction", "group", "partitions", "broker", "id" (a transactional id) or "ids" (their
+    pattern); ``groups`` are those that wait for it.
 
     ``verdict`` is that of a transaction, "overdue" for one that outlasts its time-out. ``more`` counts further causes
     of the same group. ``explain`` is the command that tells the rest.
@@ -107,6 +116,7 @@ class ClusterReport:
     status: ClusterStatus
     groups: list[GroupSummary] = field(default_factory=list)
     now_ms: int = 0
+    id_facts: IdFacts = field(default_factory=IdFacts)
 
     @property
     def is_stuck(self) -> bool:
@@ -120,10 +130,12 @@ def report_of(
     groups: list[GroupSummary],
     unknown: list[str],
     now_ms: int,
+    id_facts: IdFacts | None = None,
 ) -> ClusterReport:
     listed = worst_problems_first(problems)
     counts = _counts(status, transactions, listed, len(groups))
-    return ClusterReport(_summary(status, listed, counts, unknown), listed, counts, unknown, status, groups, now_ms)
+    summary = _summary(status, listed, counts, unknown)
+    return ClusterReport(summary, listed, counts, unknown, status, groups, now_ms, id_facts or IdFacts())
 
 
 def worst_problems_first(problems: Iterable[Problem]) -> list[Problem]:
@@ -177,6 +189,9 @@ def _summary(status: ClusterStatus, problems: list[Problem], counts: Mapping[str
         if counts[name]:
             without = " without members that has records to read" if name == "groups_without_members" else ""
             parts.append(counted(counts[name], noun) + without.replace("has", "has" if counts[name] == 1 else "have"))
+    for cause, noun in _IDS.items():
+        if number := sum(problem.cause is cause for problem in problems):
+            parts.append(counted(number, noun))
     calm = sum(problem.severity is Severity.STUCK and not problem.is_urgent for problem in problems)
     if calm > counts["groups_without_members"]:
         parts.append(counted(calm - counts["groups_without_members"], "group") + " with a passing cause")

@@ -177,11 +177,15 @@ def group_facts(
     facts.partitions, unanswered = yield from partition_facts(cluster, {*facts.committed, *facts.owners})
     yield from look_into(cluster, facts)
     if principal is not None:
-        try:
-            facts.denied = yield from _denied(cluster, facts, principal)
-        except ClientError as error:
-            facts.no_permissions = str(error)
+        yield from add_permissions(cluster, facts, principal)
     return facts, unanswered
+
+
+def add_permissions(cluster: Cluster, facts: GroupFacts, principal: str) -> Program[None]:
+    try:
+        facts.denied = yield from _denied(cluster, facts, principal)
+    except ClientError as error:
+        facts.no_permissions = str(error)
 
 
 def look_into(cluster: Cluster, facts: GroupFacts) -> Program[None]:

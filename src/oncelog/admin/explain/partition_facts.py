@@ -8,7 +8,7 @@ Each request covers all partitions. A fact that a broker refuses or does not ans
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -156,6 +156,25 @@ def log_starts(cluster: Cluster, selected: list[TopicPartition]) -> Program[dict
     }
 
 
+def leader_ends(cluster: Cluster, selected: Sequence[TopicPartition]) -> Program[dict[TopicPartition, int]]:
+    """The ends of the leaders' logs, which consumers do not see while followers lack records."""
+    led, _ = leaders(cluster, selected)
+    requests = [_ends_request(cluster, broker, part) for broker, part in led.items()]
+    answers = yield from send_requests(cluster, requests)
+    return {
+        partition: offset
+        for _, answer in answers
+        if not isinstance(answer, Unanswered)
+        for partition, offset in offsets_in(answer)[0].items()
+    }
+
+
+def _ends_request(cluster: Cluster, broker: int, part: Sequence[TopicPartition]) -> BrokerRequest[ListOffsetsResponse]:
+    message = list_offsets_request(cluster.view, dict.fromkeys(part, LATEST), list(part), read_committed=False)
+    message.replica_id = _DEBUGGING_REPLICA
+    return BrokerRequest(broker, message, f"ends of {len(part)} replicas")
+
+
 def _log_ends(
     cluster: Cluster, selected: list[TopicPartition], topics: Mapping[TopicName, TopicInfo]
 ) -> Program[dict[TopicPartition, dict[int, int]]]:
@@ -165,11 +184,7 @@ def _log_ends(
             # A broker outside the metadata has no address.
             if broker in cluster.view.brokers:
                 by_broker.setdefault(broker, []).append(partition)
-    requests: list[BrokerRequest[ListOffsetsResponse]] = []
-    for broker, part in sorted(by_broker.items()):
-        message = list_offsets_request(cluster.view, dict.fromkeys(part, LATEST), part, read_committed=False)
-        message.replica_id = _DEBUGGING_REPLICA
-        requests.append(BrokerRequest(broker, message, f"ends of {len(part)} replicas"))
+    requests = [_ends_request(cluster, broker, part) for broker, part in sorted(by_broker.items())]
     log_ends: dict[TopicPartition, dict[int, int]] = {}
     answers = yield from send_requests(cluster, requests)
     for request, answer in answers:

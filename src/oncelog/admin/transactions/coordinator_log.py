@@ -1,15 +1,15 @@
-"""Reads the past transactions of an id from the end of its coordinator's log, ``__transaction_state``.
+"""Reads the past transactions of an id from the end of its coordinator's log, ``__transaction_state``."""
 
-DescribeTransactions has only the present state. The log has each change until compaction removes it, and compaction
-spares the newest segment: how a transaction ended, when, and whether its client raises epochs (Transactions V2).
-
-Rules:
-
-1. The work is bounded: ``WINDOWS`` offsets from the end and ``MOST_BYTES``. A batch is decoded only if it has the key.
-2. A missing permission or a bound that is reached is a problem in words, never an error: the log is evidence beside the
-   coordinator's answer.
-3. A transaction is known by its start time, which all changes of it share.
-"""
+# DescribeTransactions has only the present state. The log has each change until compaction removes it, and compaction
+# spares the newest segment: how a transaction ended, when, and whether its client raises epochs (Transactions V2).
+#
+# Rules:
+#
+# 1. The work is bounded: ``WINDOWS`` offsets from the end and ``MOST_BYTES``. A batch is decoded only if it has the
+#    key.
+# 2. A missing permission or a bound that is reached is a problem in words, never an error: the log is evidence beside
+#    the coordinator's answer.
+# 3. A transaction is known by its start time, which all changes of it share.
 
 from __future__ import annotations
 

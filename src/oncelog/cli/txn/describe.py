@@ -147,6 +147,8 @@ def _document(client: Client, row: TransactionRow) -> dict[str, object]:
         "timeout_ms": None if row.is_two_phase else row.timeout_ms,
         "two_phase": row.is_two_phase,
         "start_ms": row.start_ms,
+        "client_id": row.client_id,
+        "client_host": row.client_host,
         "age_ms": _age_ms(row),
         "partitions": [
             {"topic": partition.topic, "partition": partition.partition, "last_stable_offset": stable, "lag": lag}
@@ -162,6 +164,8 @@ def _print(client: Client, row: TransactionRow) -> None:
         f"transactional id {row.transactional_id}  state {row.state}  producer {row.producer_id}  "
         f"epoch {row.producer_epoch}  coordinator {row.coordinator}  time-out {timeout}"
     )
+    if row.client:
+        print_line(row.client)
     if age_ms is not None and row.start_ms is not None:
         begun = f"begun {moment_text(row.start_ms)}, {duration_text(age_ms)} ago"
         print_line(begun if row.is_open else f"no transaction open; the last one was {begun}")

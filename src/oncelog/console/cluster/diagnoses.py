@@ -135,7 +135,8 @@ class Diagnoses:
         try:
             if client is None:
                 client = self._connect()
-            report = explain_cluster(client, options=self._options)
+            earlier = None if self._report is None else self._report.id_facts
+            report = explain_cluster(client, options=self._options, earlier=earlier)
         except ClientError as failed:
             error = failed
         except Exception as failed:  # noqa: BLE001  # The page tells it; the next one tries again.

@@ -152,7 +152,7 @@ def _entity(query: Query) -> Entity:
         elif query.text(name):
             parts.append((kind, query.text(name)))
     if len(parts) > 1 and any(kind == IP for kind, _ in parts):
-        raise BadQuery("an address cannot be combined with a user or client id")
+        raise BadQuery(f"ip={query.text('ip')!r} cannot be combined with a user or client id; leave one of them empty")
     return tuple(sorted(parts, key=lambda part: part[0]))
 
 
@@ -202,7 +202,7 @@ def act_set_quota(client: Client, page_request: PageRequest, permit: Permit, cha
     query = page_request.query
     entity, key = _entity(query), query.needed("key")
     if not entity:
-        raise BadQuery("the form names no user, client id or address")
+        raise BadQuery("the form names no user, client id or address; give at least one of them")
     value, was = _value(query), query.text("was")
     security_changes.set_quota(client, permit, changes, entity, key, value, was, query.text("typed"))
     message = f"{key}: {was} → {'none' if value is None else f'{value:.15g}'}."

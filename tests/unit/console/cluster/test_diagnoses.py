@@ -33,7 +33,7 @@ class FakeCluster:
         self.count = 0
         self.took_s = 0.0
 
-    def explain(self, client: Any, *, options: str) -> ClusterReport:
+    def explain(self, client: Any, *, options: str, earlier: object) -> ClusterReport:
         self.begun.release()
         self.count += 1
         number = self.count
