@@ -53,6 +53,7 @@ MODULES = (
     "alter_client_quotas",
     "describe_user_scram_credentials",
     "alter_user_scram_credentials",
+    "describe_quorum",
     "update_features",
     "describe_cluster",
     "describe_producers",
@@ -69,7 +70,11 @@ MODULES = (
 MAX_ELEMENTS = {"ProduceRequest": "PRODUCE_MAX_ELEMENTS"}
 """Messages that may not have as many elements in their arrays as others."""
 
-RESPONSE_NAMES = {("alter_client_quotas", "EntryData"): "EntryResult"}
+RESPONSE_NAMES = {
+    ("alter_client_quotas", "EntryData"): "EntryResult",
+    ("describe_quorum", "PartitionData"): "QuorumPartition",
+    ("describe_quorum", "TopicData"): "QuorumTopic",
+}
 """Structs of a response that share a name with another one of the request, by module and name: the name they get."""
 
 TIME_SUFFIX = "_ms"

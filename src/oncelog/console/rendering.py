@@ -23,6 +23,10 @@ _CONTROL_PICTURES: Final = 0x2400
 _KEPT: Final = "\n\t"
 _PIECE: Final = 16 * 1024
 ROWS_A_PAGE: Final = 100
+MAX_COLOURED_LENGTH: Final = 128 * 1024
+_JSON_TOKEN: Final = re.compile(
+    r'(?P<string>"(?:[^"\\]|\\.)*")(?P<colon>\s*:)?|(?P<number>-?\d[\d.eE+-]*)|(?P<constant>true|false|null)'
+)
 MAX_LINKED_NAMES: Final = 500
 
 
@@ -63,6 +67,20 @@ def linked(text: str, names: Mapping[str, str], prefix: str = "") -> Markup:
         Markup('<a href="{}">{}</a>').format(prefix + names[piece], shown(piece)) if index % 2 else escape(shown(piece))
         for index, piece in enumerate(pieces)
     )
+
+
+def coloured(text: object) -> Markup:
+    """JSON with its names, strings, numbers and constants told apart; a long text as it is."""
+    if not isinstance(text, str) or len(text) > MAX_COLOURED_LENGTH:
+        return escape(shown(text, keep_lines=True))
+    pieces, at = [], 0
+    for match in _JSON_TOKEN.finditer(text):
+        kind = "name" if match["colon"] is not None else match.lastgroup
+        token = match["string"] or match[0]
+        pieces.append(escape(shown(text[at : match.start()], keep_lines=True)))
+        pieces.append(Markup('<span class="json-{}">{}</span>').format(kind, shown(token, keep_lines=True)))
+        at = match.start() + len(token)
+    return Markup("").join([*pieces, escape(shown(text[at:], keep_lines=True))])
 
 
 def number(value: int | None) -> str:
@@ -124,6 +142,18 @@ def iso(milliseconds: int) -> str:
         return ""
 
 
+def instant(milliseconds: int) -> Markup:
+    """A time in UTC with its milliseconds, to which the page's script adds the reader's local time."""
+    if milliseconds < 0:
+        return Markup("–")
+    try:
+        moment_ = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return escape(moment(milliseconds))
+    text = moment_.isoformat(" ", "milliseconds").removesuffix("+00:00")
+    return Markup('<time datetime="{}Z">{}</time>').format(text.replace(" ", "T"), text)
+
+
 def one_page(rows: Sequence[Any], page: int) -> dict[str, Any]:
     """The rows of one page (counted from 1), with its number and the totals."""
     pages = max(1, -(-len(rows) // ROWS_A_PAGE))
@@ -156,6 +186,8 @@ def environment(prefix: str = "", **shared: Callable[..., object] | object) -> E
     environment_.filters |= {
         "shown": shown,
         "linked": own_linked,
+        "coloured": coloured,
+        "instant": instant,
         "number": number,
         "about": about,
         "per_second": per_second,

@@ -169,7 +169,7 @@ def status_problems(
             problems.append(_partitions_problem(cause, severity, lost, alike, users, options))
     problems += [_broker_problem(broker, options) for broker in status.brokers if broker.is_missed]
     status_command = f"oncelog cluster status{options}"
-    if status.controller_id is None:
+    if status.lacks_controller:
         text = "The cluster has no controller: no leader is elected, and no topic changes."
         problems.append(Problem("broker", "controller", Cause.NO_CONTROLLER, Severity.STUCK, text, status_command))
     problems += [
@@ -189,7 +189,7 @@ def status_problems(
 def _by_lost(rows: Sequence[PartitionStatus]) -> dict[tuple[int, ...], list[PartitionStatus]]:
     lost: dict[tuple[int, ...], list[PartitionStatus]] = {}
     for row in rows:
-        missing = tuple(sorted(set(row.replicas) - set(row.isr if row.has_leader else ())))
+        missing = tuple(sorted(set(row.replicas) - set(row.isr) if row.has_leader else row.may_lead or row.replicas))
         lost.setdefault(missing, []).append(row)
     return lost
 
@@ -207,7 +207,8 @@ def _partitions_problem(
     verb, brokers = ("has" if len(rows) == 1 else "have"), joined([str(broker) for broker in lost])
     missing = f"broker{'s' if len(lost) != 1 else ''} {brokers}"
     if cause is Cause.NO_LEADER:
-        text = f"{names} {verb} no leader, and can neither be written nor read. Replicas: {missing}."
+        text = f"{names} {verb} no leader, and can neither be written nor read. "
+        text += f"Without loss {missing} may lead." if rows[0].may_lead else f"Replicas: {missing}."
     elif cause is Cause.UNDER_MIN_ISR:
         in_sync, needed = len(rows[0].isr), rows[0].min_isr
         text = (

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from oncelog.admin.cluster_status import min_isr_of
+from oncelog.admin.eligible_leaders import NONE_ELIGIBLE, Eligible, eligible_leaders
 from oncelog.admin.transactions.broker_requests import BrokerRequest, Unanswered, leaders, send_requests
 from oncelog.admin.transactions.partition_offsets import Bounds, bounds_of, offsets_in, read_at
 from oncelog.base.errors import ErrorCode
@@ -45,6 +46,8 @@ class PartitionFacts:
     bounds: Bounds | None = None
     ends: Mapping[int, int] = field(default_factory=dict)
     """The end of each replica's log by broker, without brokers that did not answer."""
+    eligible: Eligible = NONE_ELIGIBLE
+    """Without a leader: replicas out of sync that have all records (KIP-966)."""
     lacks_since_ms: int | None = None
     """The time of the first record missing on a lagging replica; None if unknown."""
 
@@ -80,6 +83,8 @@ def partition_facts(
         min_isr = yield from min_isr_of(cluster, sorted({partition.topic for partition in existing}))
     ends = yield from _log_ends(cluster, existing, topics)
     lacking = yield from _lacking_since(cluster, existing, topics, ends)
+    leaderless = [tp for tp in existing if topics[tp.topic].partitions[tp.partition].leader < 0]
+    eligible = yield from eligible_leaders(cluster, leaderless)
     facts = {}
     for tp in partitions:
         topic = topics.get(tp.topic)
@@ -100,6 +105,7 @@ def partition_facts(
             log_start=starts.get(tp),
             bounds=bounds.get(tp),
             ends=ends.get(tp, {}),
+            eligible=eligible.get(tp, NONE_ELIGIBLE),
             lacks_since_ms=lacking.get(tp),
         )
     return facts, unanswered

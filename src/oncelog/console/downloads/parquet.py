@@ -86,7 +86,7 @@ class ParquetFile:
             if not crc_matches(fetched.records, at, header):
                 raise CorruptBatch(f"{fetched.partition}: the checksum of the batch at {header.base_offset} is wrong")
         columns = Columns(topic, partition, fetched.position, until, self._selection.committed, include_headers=True)
-        hits = self._hits(fetched, until)
+        hits = self._hits(fetched, states, until)
         for piece in decode(fetched.records, columns, fetched.aborted if self._selection.committed else ()):
             for rows in _runs(piece.rows, hits):
                 some = rows.slice(0, remaining.records)
@@ -107,11 +107,10 @@ class ParquetFile:
     def written(self) -> Iterator[bytes]:
         return self._file.pieces()
 
-    def _hits(self, fetched: Fetched, until: int) -> npt.NDArray[np.int64] | None:
-        target = self._selection.target
-        if target is None:
+    def _hits(self, fetched: Fetched, states: Mapping[int, str], until: int) -> npt.NDArray[np.int64] | None:
+        if not self._selection.record_filter:
             return None
-        events = scanned(fetched, target, until, True, Outcomes())
+        events = scanned(fetched, self._selection.record_filter, until, states, Outcomes())
         return np.array([event.record.offset for event in events if isinstance(event, Hit)], np.int64)
 
     def _add(self, rows: pa.RecordBatch, fetched: Fetched, states: Mapping[int, str]) -> None:

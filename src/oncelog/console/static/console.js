@@ -123,6 +123,23 @@ document.addEventListener("htmx:afterSwap", () => {
   }
 });
 
+// Forms that select records: an address names only what was chosen, and the reader's zone if there is a time.
+document.addEventListener("formdata", (event) => {
+  if (!event.target.matches("[data-brief]")) {
+    return;
+  }
+  for (const [name, value] of [...event.formData]) {
+    const field = event.target.elements[name];
+    if (value === "" || (field && field.tagName === "SELECT" && field.selectedIndex === 0)) {
+      event.formData.delete(name);
+    }
+  }
+  event.formData.delete("zone");
+  if (["from", "to"].some((name) => /[:-]/.test(event.formData.get(name) || ""))) {
+    event.formData.set("zone", Intl.DateTimeFormat().resolvedOptions().timeZone);
+  }
+});
+
 // Streams: a button stops a search or tail. After a lost connection a search restarts and a tail continues.
 const streams = new Map();
 htmx.createEventSource = (address) => {
