@@ -232,11 +232,16 @@ def read_plan(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
     query = page_request.query
     group, topic = query.needed("name"), query.text("topic")
     to = query.text("to")
-    shown = {"group": group, "topic": topic, "to": to, "value": query.text("value"), "targets": TARGETS}
+    shown: dict[str, Any] = {"group": group, "topic": topic, "to": to, "value": query.text("value"), "targets": TARGETS}
+    shown |= {"state": describe_group(client, group).state, "plan": None, "wrong": None}
     if not to:
-        return shown | {"plan": None, "state": describe_group(client, group).state}
-    rows = reset_plan(client, group, target_of(query), topic)
-    return shown | {"plan": rows, "state": describe_group(client, group).state, "sent": plan_text(rows)}
+        return shown
+    try:
+        target = target_of(query)
+    except BadQuery as error:
+        return shown | {"wrong": str(error), "refused_with": error.status}
+    rows = reset_plan(client, group, target, topic)
+    return shown | {"plan": rows, "sent": plan_text(rows)}
 
 
 def target_of(query: Query) -> ResetTo:
