@@ -123,6 +123,17 @@ document.addEventListener("htmx:afterSwap", () => {
   }
 });
 
+// A name that is shown with codes for invisible characters is copied as it is.
+document.addEventListener("copy", (event) => {
+  const selection = getSelection();
+  const node = selection.anchorNode;
+  const name = node && (node.nodeType === Node.ELEMENT_NODE ? node : node.parentElement).closest("[data-name]");
+  if (name && selection.toString().trim() === name.textContent.trim()) {
+    event.clipboardData.setData("text/plain", JSON.parse(name.dataset.name));
+    event.preventDefault();
+  }
+});
+
 // Forms that select records: an address names only what was chosen, and the reader's zone if there is a time.
 document.addEventListener("formdata", (event) => {
   if (!event.target.matches("[data-brief]")) {
