@@ -14,6 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SETUP := $(VENV)/.package-installed
 COLLECTED := $(VENV)/.tests-collected
 LOCKS := requirements/build.txt requirements/dev.txt
+DOCS := $(VENV)/.docs-installed
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header
 SPARK_VERSIONS := 4.0 4.1 4.2 4.3
@@ -28,7 +29,7 @@ FAST := not slow and not spark and not integration and not ($(PEERS))
 # Tests start a hundred processes; without byte code each compiles all of its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test tests classes test-integration test-spark-versions test-peers test-all check lint peers bench format lock java clean
+.PHONY: help setup demo docs test tests classes test-integration test-spark-versions test-peers test-all check lint peers bench format lock java clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -37,6 +38,9 @@ setup: $(SETUP) ## install oncelog and everything around it into .venv (.venv/bi
 
 demo: $(SETUP) java ## a year of flights: broker, replay, load into Parquet exactly once, reports and plots
 	$(BIN)/python -m demo
+
+docs: $(DOCS) ## the documentation as a site, in build/docs; warnings and broken links are errors
+	$(BIN)/python -m codegen.site
 
 test: $(SETUP) java ## lint, types, contracts and the tests, but for those that start whole systems
 	@$(MAKE) --no-print-directory -j 2 lint tests
@@ -52,7 +56,7 @@ $(COLLECTED): $(SETUP)
 	$(BIN)/python -m pytest -q --collect-only > /dev/null 2>&1 || true
 	@touch $@
 
-test-integration: $(SETUP) java classes $(COLLECTED) ## the tests with a browser, Spark Connect, object stores; processes that are killed
+test-integration: $(SETUP) $(DOCS) java classes $(COLLECTED) ## the tests with a browser, Spark Connect, object stores; processes that are killed
 	$(PYTEST) -rs -m 'integration and not ($(PEERS))'
 
 # Each version has its session, its broker and its wheel; a driver that changes the version under its checkpoint is killed.
@@ -102,11 +106,13 @@ lock: $(SETUP) ## resolve the dependencies anew into requirements/*.txt, with ha
 		--output-file requirements/dev.txt pyproject.toml
 	$(COMPILE) --upgrade --constraint requirements/dev.txt \
 		--output-file requirements/build.txt requirements/build.in
+	$(COMPILE) --upgrade --constraint requirements/dev.txt --constraint requirements/build.txt \
+		--output-file requirements/docs.txt requirements/docs.in
 	for version in $(SPARK_VERSIONS); do echo "pyspark==$$version.*" | $(COMPILE) --upgrade \
 		--output-file requirements/spark-$$version.txt - > /dev/null || exit 1; done
 
 clean: ## remove .venv and everything made here
-	rm -rf $(VENV) .work .mypy_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse demo-out
+	rm -rf $(VENV) .work build .mypy_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse demo-out
 
 java:
 	@major=$$({ "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 || true; } \
@@ -124,6 +130,10 @@ $(BIN)/python:
 $(VENV)/.locks-installed: $(LOCKS) | $(BIN)/python
 	$(PIP) install --require-hashes --requirement requirements/build.txt
 	$(PIP) install --require-hashes --no-build-isolation --requirement requirements/dev.txt
+	@touch $@
+
+$(DOCS): requirements/docs.txt $(SETUP)
+	$(PIP) install --require-hashes --requirement requirements/docs.txt
 	@touch $@
 
 $(SETUP): pyproject.toml $(VENV)/.locks-installed

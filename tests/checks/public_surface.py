@@ -67,12 +67,17 @@ def surface() -> str:
 # Names and signatures
 
 
+def public_names(module: types.ModuleType) -> list[str]:
+    """The names of a public module that programs may use."""
+    names: list[str] | None = getattr(module, "__all__", None)
+    if names is None:
+        return [own for own, value in vars(module).items() if _is_own(own, value, module.__name__)]
+    return names
+
+
 def _module(name: str) -> Iterator[str]:
     module = importlib.import_module(name)
-    names = getattr(module, "__all__", None)
-    if names is None:
-        names = [own for own, value in vars(module).items() if _is_own(own, value, name)]
-    for public in names:
+    for public in public_names(module):
         yield from _described(public, getattr(module, public))
 
 
@@ -92,18 +97,23 @@ def _described(name: str, value: Any) -> Iterator[str]:
 
 
 def _class(name: str, value: type) -> Iterator[str]:
-    fields: Collection[str] = ()
     if issubclass(value, enum.Enum):
         yield from (f"{name}.{member.name} = {_shown(member.value)}" for member in value)
-        fields = value.__members__
     else:
         yield f"{name}{signature(value)}"
-        fields = inspect.signature(value).parameters if hasattr(value, "__match_args__") else ()
-    for member in dir(value):
-        if member.startswith("_") or member in _INHERITED or member in fields:
-            continue
+    for member in public_members(value):
         result = getattr(value, member)
         yield f"{name}.{member}{signature(result) if inspect.isroutine(result) else ''}"
+
+
+def public_members(value: type) -> list[str]:
+    """The public methods and attributes of a class, without an enumeration's members and a dataclass's fields."""
+    fields: Collection[str] = ()
+    if issubclass(value, enum.Enum):
+        fields = value.__members__
+    elif hasattr(value, "__match_args__"):
+        fields = inspect.signature(value).parameters
+    return [name for name in dir(value) if not (name.startswith("_") or name in _INHERITED or name in fields)]
 
 
 def signature(value: Any) -> str:
