@@ -113,7 +113,8 @@ def test_a_tail_goes_on_when_the_broker_is_back(tmp_path: Path) -> None:
         with Client(broker.bootstrap_servers) as client:
             create_topic(client, NewTopic("lasting", partitions=2, replication_factor=1))
         with Client(broker.bootstrap_servers, config=config) as own:
-            events = tailing(own, PageRequest(Query({"topic": "lasting"}), Settings("x")), lambda: False)
+            ended = False
+            events = tailing(own, PageRequest(Query({"topic": "lasting"}), Settings("x")), lambda: ended)
             assert "2 partitions" in next(events).values["text"]
             broker.kill()
             assert "the tail goes on when it is back" in next(events).values["text"]
@@ -123,7 +124,8 @@ def test_a_tail_goes_on_when_the_broker_is_back(tmp_path: Path) -> None:
                 client.produce(at("lasting", 1), build_batch([Record(0, 1, None, b"after")]))
             (hit,) = islice((event for event in events if event.name == "hit"), 1)
             assert (hit.values["hit"]["partition"], hit.values["hit"]["value"].text) == (1, "after")
-            events.close()
+            ended = True
+            assert list(events) == []
 
 
 @pytest.mark.slow
