@@ -53,6 +53,7 @@ MODULES = (
     "alter_client_quotas",
     "describe_user_scram_credentials",
     "alter_user_scram_credentials",
+    "describe_quorum",
     "update_features",
     "describe_cluster",
     "describe_producers",
@@ -69,7 +70,11 @@ MODULES = (
 MAX_ELEMENTS = {"ProduceRequest": "PRODUCE_MAX_ELEMENTS"}
 """Messages that may not have as many elements in their arrays as others."""
 
-RESPONSE_NAMES = {("alter_client_quotas", "EntryData"): "EntryResult"}
+RESPONSE_NAMES = {
+    ("alter_client_quotas", "EntryData"): "EntryResult",
+    ("describe_quorum", "PartitionData"): "QuorumPartition",
+    ("describe_quorum", "TopicData"): "QuorumTopic",
+}
 """Structs of a response that share a name with another one of the request, by module and name: the name they get."""
 
 TIME_SUFFIX = "_ms"
@@ -110,6 +115,33 @@ EXTENSIONS = {
         # Whose the open transactions are that begin in what a replica fetches, so that it knows when it leads: entries
         # of the file ``transactional-ids``. Only in answers to replicas.
         Field(name="transactional_ids", type="bytes", versions=VersionRange(12, 18), tag=10000, default='b""'),
+    ),
+    ("describe_transactions", "TransactionState"): (
+        # The client that last initialised the id or ended a transaction of it; null if the coordinator does not know.
+        *(
+            Field(
+                name=name,
+                type="string",
+                versions=VersionRange(0, 0),
+                nullable=VersionRange(0, 0),
+                tag=tag,
+                default="None",
+            )
+            for name, tag in (("client_id", 10000), ("client_host", 10001))
+        ),
+    ),
+    ("describe_groups", "DescribedGroup"): (
+        # Member ids that were given out and have not joined yet (KIP-394): what a rebalance waits for beside members.
+        *(
+            Field(name=name, type=type_, versions=VersionRange(5, 6), is_array=True, tag=tag)
+            for name, type_, tag in (
+                ("pending_member_ids", "string", 10000),
+                ("pending_until_ms", "int64", 10001),
+                ("pending_hosts", "string", 10002),
+            )
+        ),
+        # Members that have not joined the rebalance that is under way.
+        Field(name="awaited_member_ids", type="string", versions=VersionRange(5, 6), is_array=True, tag=10003),
     ),
     ("describe_producers", "ProducerState"): (
         # What the leader knows of an open transaction beyond Apache Kafka's answer: whose it is, and what it found out

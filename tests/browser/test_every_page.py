@@ -34,6 +34,7 @@ STATES = (
     f"/groups/one?name={scene.BILLING}",
     "/groups/one?name=dashboards",
     f"/groups/reset?name={scene.ANALYTICS}&to=earliest",
+    f"/groups/delete?name={scene.ANALYTICS}",
     "/topics",
     "/topics?filter=nothing-has-this-in-its-name",
     f"/topics/one?name={scene.ORDERS}&all_configs=1",

@@ -147,7 +147,7 @@ def test_a_live_transaction_is_left_to_its_coordinator(tabs: Open, on_call: OnCa
     expect(page.get_by_role("status")).to_contain_text("Ongoing →")
     assert on_call.outcomes("living-service")[-1][0] == "force-terminate"
     page.goto("/messages?topic=living")
-    expect(page.get_by_role("row").nth(1)).to_contain_text("aborted")
+    expect(page.get_by_role("row").nth(2)).to_contain_text("aborted")
 
 
 def test_the_overview_and_the_transactions_name_who_holds_whom(tabs: Open, on_call: OnCall) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -34,7 +35,15 @@ _SETTINGS: Final = {
 class MirrorMaker:
     """Copies ``topics`` of ``source`` (as the cluster ``alias``) to ``target``, until killed."""
 
-    def __init__(self, alias: str, source: str, target: str, topics: str, directory: Path) -> None:
+    def __init__(
+        self,
+        alias: str,
+        source: str,
+        target: str,
+        topics: str,
+        directory: Path,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         values = {
             **_SETTINGS,
@@ -45,6 +54,7 @@ class MirrorMaker:
             f"{alias}.consumer.isolation.level": "read_committed",
             "to.bootstrap.servers": target,
             f"{alias}->to.topics": topics,
+            **(settings or {}),
             "listeners": f"http://127.0.0.1:{free_ports(1)[0]}",
         }
         properties = directory / "mm2.properties"

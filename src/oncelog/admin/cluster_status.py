@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from oncelog.admin.cluster import registered_brokers
 from oncelog.admin.configs import ResourceType, values_of
+from oncelog.admin.eligible_leaders import eligible_leaders
+from oncelog.admin.quorum import describe_quorum
 from oncelog.admin.reassignments import ReassignmentRow, Replicas, list_reassignments
 from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.text import counted
 from oncelog.client.errors import BrokerRefused, ClientError, explain
 from oncelog.client.machine.metadata import TopicInfo
@@ -70,6 +73,8 @@ class PartitionStatus:
     isr: Replicas
     min_isr: int | None
     adding: Replicas = ()
+    eligible: Replicas = ()
+    """Without a leader: replicas out of sync that have all records (KIP-966)."""
 
     @property
     def has_leader(self) -> bool:
@@ -79,6 +84,11 @@ class PartitionStatus:
     def is_under_replicated(self) -> bool:
         """True if a replica that should be in sync is not; acks=all does not wait for it."""
         return len(self.isr) < len(self.replicas) - len(self.adding)
+
+    @property
+    def may_lead(self) -> Replicas:
+        """The replicas that may lead it without loss."""
+        return (*self.isr, *(replica for replica in self.eligible if replica not in self.isr))
 
     @property
     def spare(self) -> int | None:
@@ -113,7 +123,21 @@ class ClusterStatus:
     offline_directories: list[DirectoryStatus]
     reassignments: list[ReassignmentRow]
     not_seen: list[str] = field(default_factory=list)
-    """Requests that the user may not send. Without reassignments, a replica that is being added counts as missing."""
+    """Requests that the user may not send, or that no controller answers. Without reassignments, a replica that is
+    being added counts as missing."""
+    lacks_controller: bool = False
+    """True if it has no controller; ``controller_id`` is also None if the controller may not be seen."""
+
+
+class Controller(NamedTuple):
+    """``is_known`` is False for a cluster without KRaft: there, brokers name it."""
+
+    node_id: int | None = None
+    is_known: bool = False
+    unknown_because: str | None = None
+
+
+NAMED_BY_BROKERS: Final = Controller()
 
 
 @operation
@@ -136,8 +160,32 @@ def cluster_status(cluster: Cluster, *, spare: bool = True) -> Program[ClusterSt
     selected = topics if spare else {name: topic for name, topic in topics.items() if _lacks_something(topic)}
     partitions = partition_rows(selected.values(), reassignments, (yield from min_isr_of(cluster, list(selected))))
     counts = counts_of(topics.values())
-    status = assess(cluster.view.cluster_id, (yield from _brokers(cluster, counts)), partitions, reassignments, counts)
+    controller = yield from _controller(cluster)
+    if controller.unknown_because is not None:
+        not_seen.append(controller.unknown_because)
+    partitions = yield from _with_eligible(cluster, partitions)
+    brokers = yield from _brokers(cluster, counts, controller)
+    status = assess(cluster.view.cluster_id, brokers, partitions, reassignments, counts, controller)
     return replace(status, not_seen=not_seen)
+
+
+def _controller(cluster: Cluster) -> Program[Controller]:
+    try:
+        quorum = yield from describe_quorum(cluster)
+    except ClientError as error:
+        return Controller(None, True, f"the controller is unknown: {error}")
+    return NAMED_BY_BROKERS if quorum is None else Controller(quorum.leader_id, True)
+
+
+def _with_eligible(cluster: Cluster, rows: list[PartitionStatus]) -> Program[list[PartitionStatus]]:
+    places = [TopicPartition(TopicName(row.topic), row.partition) for row in rows if not row.has_leader]
+    eligible = yield from eligible_leaders(cluster, places)
+    return [
+        replace(row, eligible=own.replicas)
+        if not row.has_leader and (own := eligible.get(TopicPartition(TopicName(row.topic), row.partition)))
+        else row
+        for row in rows
+    ]
 
 
 def counts_of(topics: Collection[TopicInfo]) -> Counts:
@@ -175,6 +223,7 @@ def assess(
     partitions: list[PartitionStatus],
     reassignments: list[ReassignmentRow],
     counts: Counts,
+    controller: Controller = NAMED_BY_BROKERS,
 ) -> ClusterStatus:
     """Sort the rows by condition and name the problems; being at min ISR and reassignments are none. Partitions without
     a row are healthy."""
@@ -183,8 +232,11 @@ def assess(
     under_replicated = [partition for partition in partitions if partition.is_under_replicated]
     under_min_isr = [partition for partition in partitions if partition.spare is not None and partition.spare < 0]
     problems = [f"broker {broker.broker_id} is {broker.state}" for broker in brokers if broker.is_missed]
-    controllers = [broker.broker_id for broker in brokers if broker.is_controller]
-    if not controllers:
+    controller_id = controller.node_id
+    if not controller.is_known:
+        controller_id = next((broker.broker_id for broker in brokers if broker.is_controller), None)
+    lacks_controller = controller_id is None and controller.unknown_because is None
+    if lacks_controller:
         problems.append("no controller")
     for rows, phrase in (
         (without_leader, "without leader"),
@@ -198,7 +250,7 @@ def assess(
         healthy=not problems,
         problems=problems,
         cluster_id=cluster_id,
-        controller_id=controllers[0] if controllers else None,
+        controller_id=controller_id,
         brokers=brokers,
         topics=counts.topics,
         partitions=counts.partitions,
@@ -208,6 +260,7 @@ def assess(
         at_min_isr=[partition for partition in partitions if partition.spare == 0],
         offline_directories=offline,
         reassignments=reassignments,
+        lacks_controller=lacks_controller,
     )
 
 
@@ -224,7 +277,7 @@ def min_isr_of(cluster: Cluster, names: Sequence[str]) -> Program[dict[str, int]
     return {name: int(value) for name, value in values.items() if value is not None}
 
 
-def _brokers(cluster: Cluster, counted: Counts) -> Program[list[BrokerStatus]]:
+def _brokers(cluster: Cluster, counted: Counts, controller: Controller) -> Program[list[BrokerStatus]]:
     """A row for each broker that is registered or has replicas, with the directories of those that are up."""
     leads, replicas = counted.leads, counted.replicas
     broker_rows = yield from registered_brokers(cluster)
@@ -247,8 +300,9 @@ def _brokers(cluster: Cluster, counted: Counts) -> Program[list[BrokerStatus]]:
                 error = str(refused)
             except ClientError as failed:
                 state, error = "unreachable", str(failed)
-        partition = broker.host, broker.port, broker.rack
-        rows.append(BrokerStatus(broker_id, *partition, state, broker.is_controller, *counts, directories, error))
+        is_controller = broker_id == controller.node_id if controller.is_known else broker.is_controller
+        address = broker.host, broker.port, broker.rack
+        rows.append(BrokerStatus(broker_id, *address, state, is_controller, *counts, directories, error))
     return rows
 
 

@@ -7,6 +7,7 @@ without members.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -95,9 +96,18 @@ class Handover:
 
 
 @dataclass(frozen=True, slots=True)
+class PendingMember:
+    """A member id that a classic group gave out and that has not joined (KIP-394)."""
+
+    member_id: str
+    until_ms: int
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
 class GroupDescription:
     """A group and its members. ``protocol`` is the assignor; ``target_epoch`` is the target assignment's. A classic
-    group has no epochs."""
+    group has no epochs. ``pending`` and ``awaited`` (member ids) hold up its rebalance; oncelog alone tells them."""
 
     group: str
     state: str
@@ -108,6 +118,8 @@ class GroupDescription:
     members: list[MemberRow]
     epoch: int | None = None
     target_epoch: int | None = None
+    pending: tuple[PendingMember, ...] = ()
+    awaited: tuple[str, ...] = ()
 
     @property
     def has_members_shown(self) -> bool:
@@ -261,6 +273,18 @@ def classic_description(description: DescribedGroup, coordinator: int) -> GroupD
         description.protocol_data,
         coordinator,
         [_classic_member(member, has_consumers) for member in description.members],
+        pending=tuple(
+            itertools.starmap(
+                PendingMember,
+                zip(
+                    description.pending_member_ids,
+                    description.pending_until_ms,
+                    description.pending_hosts,
+                    strict=False,
+                ),
+            )
+        ),
+        awaited=tuple(description.awaited_member_ids),
     )
 
 

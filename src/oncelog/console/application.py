@@ -1,7 +1,12 @@
-"""The ASGI application of the console: pages, actions, streams and downloads for one cluster, behind the gate."""
+"""The ASGI application of the console: pages, actions, streams and downloads of its clusters, behind the gate.
+
+The addresses of one cluster begin with ``/``. Of several, each has all pages below ``/c/NAME``, with services of its
+own, so that none waits for another; logins, the audit log, audits and decoding are shared.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ctypes
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -20,11 +25,11 @@ from oncelog.base.units import KIB
 from oncelog.client.blocking.client import Client
 from oncelog.console.admission.gate import Gate
 from oncelog.console.downloads import PATH as DOWNLOAD_PATH
-from oncelog.console.endpoints import Endpoints
+from oncelog.console.endpoints import Endpoints, failed_by
 from oncelog.console.formats.decoder_process import DecodingProcess
 from oncelog.console.page import PageRequest
 from oncelog.console.pages import ACTIONS, PAGES, WORKS
-from oncelog.console.services import Services
+from oncelog.console.services import Services, Shared
 from oncelog.console.settings import Settings
 from oncelog.console.streaming.event_streams import Event
 from oncelog.console.streaming.pump import Stopped
@@ -44,10 +49,6 @@ def _tailing(client: Client, page_request: PageRequest, stopped: Stopped) -> Ite
     return tailing(client, page_request, stopped)
 
 
-async def _front(request: Request) -> Response:
-    return RedirectResponse("/overview", 307)
-
-
 async def _alive(request: Request) -> Response:
     return JSONResponse({"status": "ok"})
 
@@ -61,11 +62,43 @@ def application(
     """
     give_back_large_memory()
     decoding = decoding or DecodingProcess(settings.schemas)
-    services = Services(settings, connect, decoding)
+    shared = Shared(settings, decoding)
+    clusters = [Services(own, connect, shared) for own in shared.clusters]
     decoding.ready()
     # The schemas must be readable before the console listens.
+
+    @contextlib.asynccontextmanager
+    async def running(app: Starlette) -> AsyncIterator[None]:
+        for services in clusters:
+            if services.sampler is not None:
+                services.sampler.start()
+        yield
+        await asyncio.gather(*(run_in_threadpool(services.close) for services in clusters))
+        await run_in_threadpool(shared.close)
+
+    def end() -> None:
+        shared.shutdown_signal.begin()
+        for services in clusters:
+            services.cluster.end()
+
+    app = Starlette(
+        routes=[
+            *(_routes(clusters[0]) if len(clusters) == 1 else _routes_of_several(clusters, shared)),
+            Route("/health.json", _alive),
+            Mount("/static", StaticFiles(directory=_STATIC)),
+        ],
+        middleware=[Middleware(Gate, settings=settings, refusals=shared.refusals)],
+        exception_handlers=dict.fromkeys((404, 405), failed_by(shared.refusals)),
+        lifespan=running,
+    )
+    app.state.end = end
+    return app
+
+
+def _routes(services: Services) -> list[BaseRoute]:
+    """The routes of one cluster."""
     console = Endpoints(services)
-    routes: list[BaseRoute] = [Route("/", _front), Route("/health.json", _alive)]
+    routes: list[BaseRoute] = [_front(f"{services.settings.prefix}/overview")]
     for page in PAGES:
         routes += [Route(page.path + ending, console.page(page), methods=["GET"]) for ending in ("", ".json")]
     routes.append(Route("/messages/search-events", services.streams.endpoint(_searching), methods=["GET"]))
@@ -73,23 +106,24 @@ def application(
     routes.append(Route(DOWNLOAD_PATH, console.download, methods=["GET"]))
     routes += [Route(action.path, console.action(action), methods=["POST"]) for action in ACTIONS]
     routes += [Route(work.path, console.work(work), methods=["POST"]) for work in WORKS]
-    routes.append(Mount("/static", StaticFiles(directory=_STATIC)))
+    return routes
 
-    @contextlib.asynccontextmanager
-    async def running(app: Starlette) -> AsyncIterator[None]:
-        if services.sampler is not None:
-            services.sampler.start()
-        yield
-        await run_in_threadpool(services.close)
 
-    app = Starlette(
-        routes=routes,
-        middleware=[Middleware(Gate, settings=settings, refusals=services.refusals)],
-        exception_handlers={404: console.failed, 405: console.failed},
-        lifespan=running,
-    )
-    app.state.end = services.end
-    return app
+def _routes_of_several(clusters: list[Services], shared: Shared) -> list[BaseRoute]:
+    from oncelog.console.start_page import PATH, start_page
+
+    start = start_page(clusters, shared)
+    routes: list[BaseRoute] = [_front(PATH)]
+    routes += [Route(PATH + ending, start, methods=["GET"]) for ending in ("", ".json")]
+    routes += [Mount(services.settings.prefix, routes=_routes(services)) for services in clusters]
+    return routes
+
+
+def _front(address: str) -> Route:
+    async def redirected(request: Request) -> Response:
+        return RedirectResponse(address, 307)
+
+    return Route("/", redirected)
 
 
 # By default glibc serves large allocations from its heaps once it has seen one freed, and keeps the freed space. Each

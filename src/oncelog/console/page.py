@@ -73,6 +73,7 @@ class Page:
     target: str
     live: bool = False
     patience_s: float | None = None
+    key: str = ""  # After "g" it opens the page.
 
     def read(self, client: Client, page_request: PageRequest) -> Mapping[str, Any]:
         """The rows of the page, in a worker thread. Raises ClientError and BadQuery."""
@@ -92,6 +93,7 @@ class LocalPage:
     title: str
     target: str
     live: bool = False
+    key: str = ""  # After "g" it opens the page.
 
     def read(self, page_request: PageRequest) -> Mapping[str, Any]:
         """The rows of the page, in a thread. Raises BadQuery and ClientError."""

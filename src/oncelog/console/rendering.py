@@ -6,9 +6,11 @@ bidirectional control characters are shown by their codes.
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -22,6 +24,10 @@ _CONTROL_PICTURES: Final = 0x2400
 _KEPT: Final = "\n\t"
 _PIECE: Final = 16 * 1024
 ROWS_A_PAGE: Final = 100
+MAX_COLOURED_LENGTH: Final = 128 * 1024
+_JSON_TOKEN: Final = re.compile(
+    r'(?P<string>"(?:[^"\\]|\\.)*")(?P<colon>\s*:)?|(?P<number>-?\d[\d.eE+-]*)|(?P<constant>true|false|null)'
+)
 MAX_LINKED_NAMES: Final = 500
 
 
@@ -51,7 +57,7 @@ def _shown(char: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def linked(text: str, names: Mapping[str, str]) -> Markup:
+def linked(text: str, names: Mapping[str, str], prefix: str = "") -> Markup:
     """A sentence in which the names that stand for themselves are links to their addresses."""
     if not names:
         return escape(shown(text))
@@ -59,9 +65,23 @@ def linked(text: str, names: Mapping[str, str]) -> Markup:
     pattern = re.compile(rf"(?<![\w.-])({'|'.join(map(re.escape, listed))})(?![\w-])")
     pieces = pattern.split(text)
     return Markup("").join(
-        Markup('<a href="{}">{}</a>').format(names[piece], shown(piece)) if index % 2 else escape(shown(piece))
+        Markup('<a href="{}">{}</a>').format(prefix + names[piece], shown(piece)) if index % 2 else escape(shown(piece))
         for index, piece in enumerate(pieces)
     )
+
+
+def coloured(text: object) -> Markup:
+    """JSON with its names, strings, numbers and constants told apart; a long text as it is."""
+    if not isinstance(text, str) or len(text) > MAX_COLOURED_LENGTH:
+        return escape(shown(text, keep_lines=True))
+    pieces, at = [], 0
+    for match in _JSON_TOKEN.finditer(text):
+        kind = "name" if match["colon"] is not None else match.lastgroup
+        token = match["string"] or match[0]
+        pieces.append(escape(shown(text[at : match.start()], keep_lines=True)))
+        pieces.append(Markup('<span class="json-{}">{}</span>').format(kind, shown(token, keep_lines=True)))
+        at = match.start() + len(token)
+    return Markup("").join([*pieces, escape(shown(text[at:], keep_lines=True))])
 
 
 def number(value: int | None) -> str:
@@ -93,7 +113,8 @@ def size(value: int | None) -> str:
 
 
 def address(path: str, **parameters: object) -> str:
-    """An address in this console. Parameters that are None or empty are omitted; zero is not."""
+    """An address of a page of a cluster. Parameters that are None or empty are omitted; zero is not. In templates it
+    begins with the cluster's prefix."""
     texts = {name.rstrip("_"): "" if value is None else str(value) for name, value in parameters.items()}
     present = {name: text for name, text in texts.items() if text}
     return f"{path}?{urlencode(present)}" if present else path
@@ -114,6 +135,26 @@ def moment(milliseconds: int | None) -> str:
     return "–" if milliseconds is None or milliseconds < 0 else moment_text(milliseconds)
 
 
+def iso(milliseconds: int) -> str:
+    # For the attribute ``datetime``; empty if the time is beyond the calendar.
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
+def instant(milliseconds: int) -> Markup:
+    """A time in UTC with its milliseconds, to which the page's script adds the reader's local time."""
+    if milliseconds < 0:
+        return Markup("–")
+    try:
+        moment_ = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return escape(moment(milliseconds))
+    text = moment_.isoformat(" ", "milliseconds").removesuffix("+00:00")
+    return Markup('<time datetime="{}Z">{}</time>').format(text.replace(" ", "T"), text)
+
+
 def one_page(rows: Sequence[Any], page: int) -> dict[str, Any]:
     """The rows of one page (counted from 1), with its number and the totals."""
     pages = max(1, -(-len(rows) // ROWS_A_PAGE))
@@ -126,7 +167,15 @@ def one_page(rows: Sequence[Any], page: int) -> dict[str, Any]:
     }
 
 
-def environment(**shared: Callable[..., object] | object) -> Environment:
+def environment(prefix: str = "", **shared: Callable[..., object] | object) -> Environment:
+    """The templates of a cluster, whose addresses begin with ``prefix``."""
+
+    def own_address(path: str, **parameters: object) -> str:
+        return prefix + address(path, **parameters)
+
+    def own_linked(text: str, names: Mapping[str, str]) -> Markup:
+        return linked(text, names, prefix)
+
     environment_ = Environment(
         loader=PackageLoader("oncelog.console"),
         autoescape=True,
@@ -137,14 +186,18 @@ def environment(**shared: Callable[..., object] | object) -> Environment:
     )
     environment_.filters |= {
         "shown": shown,
-        "linked": linked,
+        "spelled": json.dumps,
+        "linked": own_linked,
+        "coloured": coloured,
+        "instant": instant,
         "number": number,
         "about": about,
         "per_second": per_second,
         "size": size,
         "duration": duration,
         "moment": moment,
+        "iso": iso,
     }
     environment_.globals |= {"option": option, "argument": argument}
-    environment_.globals |= {"address": address, "json_address": json_address, **shared}
+    environment_.globals |= {"address": own_address, "json_address": json_address, "prefix": prefix, **shared}
     return environment_

@@ -1,4 +1,5 @@
-"""Services that all requests of a console share: the cluster, templates, audit log, streams, downloads and samples.
+"""Services that all requests about a cluster share (the cluster, templates, streams, downloads and samples), and those
+that all clusters of a console share (the audit log, audits, decoding and the shutdown).
 
 Modules that the first page does not need are imported on first use: loading them takes longer than that page.
 """
@@ -15,12 +16,14 @@ from starlette.requests import Request
 
 from oncelog.admin.transactions.audit_trail import Audit, audit_file, no_audit
 from oncelog.client.blocking.client import Client
+from oncelog.console.admission.audit_lines import of_cluster
 from oncelog.console.admission.refusals import Refusals
 from oncelog.console.cluster.access import CLIENT_SETTINGS, ClusterAccess
 from oncelog.console.cluster.diagnoses import Diagnoses
 from oncelog.console.cluster.rates import Rates
 from oncelog.console.cluster.recent import Recent
 from oncelog.console.formats.decoder_process import DecodingProcess
+from oncelog.console.last_pictures import LastPictures
 from oncelog.console.metrics.sampler import Sampler
 from oncelog.console.page import PageRequest
 from oncelog.console.pages import PAGES
@@ -35,39 +38,23 @@ if TYPE_CHECKING:
     from oncelog.console.downloads.routes import Downloads
 
 
-class Services:
-    def __init__(self, settings: Settings, connect: Callable[[], Client] | None, decoding: DecodingProcess) -> None:
-        config = CLIENT_SETTINGS | dict(settings.client)
+class Shared:
+    """Services that all clusters of a console share."""
+
+    def __init__(self, settings: Settings, decoding: DecodingProcess) -> None:
         self.settings = settings
-        self._lock = threading.Lock()
-        self._audits: AuditReports | None = None
-        audit: Audit = no_audit if settings.audit_log is None else audit_file(settings.audit_log)
-        self.cluster = ClusterAccess(
-            connect or (lambda: Client(settings.bootstrap, config=config)), settings.workers, settings.patience_s
-        )
-        self.templates: Environment = environment(
-            pages=[page for page in PAGES if page.path.count("/") == 1],
-            allow_changes=settings.allow_changes,
-            bootstrap=settings.bootstrap,
-            command_options=settings.command_options,
-        )
-        self.recent = Recent()
-        self.rates = Rates()
-        self.diagnoses = Diagnoses(self.cluster.new_client, settings.command_options)
-        self.sampler: Sampler | None = None
-        if settings.sample_every_s:
-            self.sampler = Sampler(self.cluster.new_client, _checked(settings.metrics_urls), settings.sample_every_s)
+        self.clusters = settings.by_cluster()
         self.decoding = decoding
         self.shutdown_signal = Shutdown()
-        self.streams = Streams(self.cluster, self.templates, self.page_request_of, self.shutdown_signal)
-        self.audit = audit
-        self.refusals = Refusals(self.templates, audit)
-
-    @cached_property
-    def downloads(self) -> Downloads:
-        from oncelog.console.downloads.routes import Downloads
-
-        return Downloads(self.cluster, self.shutdown_signal)
+        self.audit: Audit = no_audit if settings.audit_log is None else audit_file(settings.audit_log)
+        self.templates = {own.prefix: templates_of(own, self.clusters) for own in self.clusters}
+        """Keys are the prefixes of addresses; ``""`` stands for pages of no cluster, if there are several."""
+        if len(self.clusters) > 1:
+            self.templates[""] = templates_of(settings, self.clusters)
+        by_cluster = {own.cluster: self.templates[own.prefix] for own in self.clusters if own.prefix}
+        self.refusals = Refusals(self.templates[""], self.audit, by_cluster=by_cluster)
+        self._lock = threading.Lock()
+        self._audits: AuditReports | None = None
 
     def audits(self) -> AuditReports:
         with self._lock:
@@ -79,20 +66,63 @@ class Services:
             return self._audits
 
     def close(self) -> None:
+        if self._audits is not None:
+            self._audits.close()
+        self.decoding.close()
+
+
+def templates_of(settings: Settings, clusters: Sequence[Settings]) -> Environment:
+    """The templates of one cluster, or of pages of none."""
+    of_none = len(clusters) > 1 and not settings.prefix
+    return environment(
+        settings.prefix,
+        pages=[] if of_none else [page for page in PAGES if page.path.count("/") == 1],
+        allow_changes=settings.allow_changes,
+        bootstrap=settings.bootstrap,
+        command_options=settings.command_options,
+        cluster=settings.cluster,
+        clusters=[own.cluster for own in clusters if own.prefix],
+    )
+
+
+class Services:
+    """Services of one cluster."""
+
+    def __init__(self, settings: Settings, connect: Callable[[], Client] | None, shared: Shared) -> None:
+        config = CLIENT_SETTINGS | dict(settings.client)
+        self.settings = settings
+        self.cluster = ClusterAccess(
+            connect or (lambda: Client(settings.bootstrap, config=config)), settings.workers, settings.patience_s
+        )
+        self.templates: Environment = shared.templates[settings.prefix]
+        self.recent = Recent()
+        self.rates = Rates()
+        self.pictures = LastPictures()
+        self.diagnoses = Diagnoses(self.cluster.new_client, settings.command_options)
+        self.sampler: Sampler | None = None
+        if settings.sample_every_s:
+            self.sampler = Sampler(self.cluster.new_client, _checked(settings.metrics_urls), settings.sample_every_s)
+        self.decoding = shared.decoding
+        self.shutdown_signal = shared.shutdown_signal
+        self.streams = Streams(self.cluster, self.templates, self.page_request_of, self.shutdown_signal)
+        self.audit = of_cluster(shared.audit, settings.cluster)
+        self.audits = shared.audits
+        self.refusals = shared.refusals
+
+    @cached_property
+    def downloads(self) -> Downloads:
+        from oncelog.console.downloads.routes import Downloads
+
+        return Downloads(self.cluster, self.shutdown_signal)
+
+    def close(self) -> None:
         if self.sampler is not None:
             self.sampler.close()
         self.streams.close()
         if "downloads" in self.__dict__:
             self.downloads.close()
-        if self._audits is not None:
-            self._audits.close()
         self.diagnoses.close()
         self.cluster.close()
-        self.decoding.close()
-
-    def end(self) -> None:
-        self.shutdown_signal.begin()
-        self.cluster.end()
 
     def page_request_of(self, request: Request) -> PageRequest:
         as_json = request.url.path.endswith(".json")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,20 @@ from oncelog.console.logins import Login, NoLogin
 from oncelog.listening.addresses import HOST_NAME, is_addressed_to
 
 MAX_METRICS_URLS: Final = 32
+MAX_CLUSTERS: Final = 32
+CLUSTER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""A name that needs no quoting in an address."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedCluster:
+    """One cluster of a console with several; the fields are those of ``Settings``."""
+
+    name: str
+    bootstrap: str
+    client: Mapping[str, str] = field(default_factory=dict, repr=False)
+    command_options: str = ""
+    metrics_urls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +60,19 @@ class Settings:
     """Interval between samples for the metrics page; 0 for no samples."""
     metrics_urls: tuple[str, ...] = ()
     """Metrics ports of oncelog's brokers."""
+    clusters: tuple[NamedCluster, ...] = ()
+    """Named clusters; they replace ``bootstrap``, ``client``, ``command_options`` and ``metrics_urls``."""
+    cluster: str = ""
+    """The name of the cluster of these settings; empty if it has none."""
+    prefix: str = ""
+    """The start of the addresses of this cluster's pages, ``/c/NAME`` beside other clusters."""
     workers: int = 4
     patience_s: float = 10.0
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     """Signs sessions; a new secret at each start ends them all."""
 
     def __post_init__(self) -> None:
+        self._check_clusters()
         if self.sample_every_s and not 1 <= self.sample_every_s <= 600:
             raise ConfigError(f"--sample-every must be 0, or 1 to 600 seconds, got {self.sample_every_s:g}")
         for name in self.names:
@@ -69,6 +91,37 @@ class Settings:
             )
         if self.allow_changes and self.audit_log is None:
             raise ConfigError("--allow-changes needs --audit-log FILE, to which every change is written")
+
+    def _check_clusters(self) -> None:
+        if len(self.clusters) > MAX_CLUSTERS:
+            raise ConfigError(f"{len(self.clusters)} clusters were given; the maximum is {MAX_CLUSTERS}")
+        names = [cluster.name for cluster in self.clusters]
+        for name in names:
+            if not CLUSTER_NAME.fullmatch(name):
+                raise ConfigError(
+                    f"--cluster {name!r}: a name has 1 to 64 letters, digits, '.', '_' and '-', and begins with a "
+                    "letter or digit"
+                )
+            if names.count(name) > 1:
+                raise ConfigError(f"--cluster {name} is given twice; list its brokers after one =, with commas")
+
+    def by_cluster(self) -> tuple[Settings, ...]:
+        """The settings of each cluster. The addresses of a single cluster have no prefix."""
+        if not self.clusters:
+            return (self,)
+        return tuple(
+            replace(
+                self,
+                clusters=(),
+                cluster=cluster.name,
+                prefix=f"/c/{cluster.name}" if len(self.clusters) > 1 else "",
+                bootstrap=cluster.bootstrap,
+                client=cluster.client,
+                command_options=cluster.command_options,
+                metrics_urls=cluster.metrics_urls,
+            )
+            for cluster in self.clusters
+        )
 
     @property
     def has_tls(self) -> bool:

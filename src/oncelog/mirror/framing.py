@@ -107,13 +107,13 @@ def frames(fetched: Fetched, limits: FrameLimits) -> Iterator[Frame]:
         yield from _old_frames(stretch, limits) if is_old else _frames(stretch, limits)
 
 
-def visible_records(fetched: Fetched) -> Iterator[RawRecord]:
-    """The records visible at read_committed. Raises UnreadableRecords."""
+def visible_records(fetched: Fetched, *, read_committed: bool = True) -> Iterator[RawRecord]:
+    """The records visible at an isolation level. Raises UnreadableRecords."""
     for stretch, is_old in _parts_by_format(fetched):
         if is_old:
             yield from (record for _, record in _old_records(stretch))
         else:
-            for at, header in visible_batches(stretch, read_committed=True):
+            for at, header in visible_batches(stretch, read_committed):
                 yield from raw_records(stretch, at, header)
 
 

@@ -21,6 +21,7 @@ class ReadRecord(NamedTuple):
     offset: int
     key: bytes | None
     value: bytes | None
+    timestamp: int
 
 
 async def read_to_end(
@@ -46,7 +47,7 @@ async def read_to_end(
                     raise BrokerRefused(fetched.error_code, f"fetch from {fetched.partition}")
                 for record in read_fetched(fetched, read_committed=read_committed):
                     if record.offset < ends[fetched.partition]:
-                        yield ReadRecord(fetched.partition, record.offset, record.key, record.value)
+                        yield ReadRecord(fetched.partition, record.offset, record.key, record.value, record.timestamp)
 
 
 async def read_positions(client: AsyncClient, topic: TopicName, slots: tuple[int, ...], count: int) -> Positions:

@@ -31,11 +31,11 @@ def unit_base(highest: float) -> int:
     return next((1024**power for power in (4, 3, 2, 1) if highest >= 1024**power), 1)
 
 
-def time_ticks(begin_ms: int, end_ms: int) -> list[int]:
-    """Round times in the range, at most ``MOST_TIME_TICKS``."""
+def time_ticks(begin_ms: int, end_ms: int, most: int = MOST_TIME_TICKS) -> list[int]:
+    """Round times in the range, at most ``most``."""
     span_s = max(1, (end_ms - begin_ms) // 1000)
-    days = math.ceil(span_s / MOST_TIME_TICKS / _DAY_S) * _DAY_S
-    step_ms = 1000 * next((step_s for step_s in _STEPS_S if span_s / step_s <= MOST_TIME_TICKS), days)
+    days = math.ceil(span_s / most / _DAY_S) * _DAY_S
+    step_ms = 1000 * next((step_s for step_s in _STEPS_S if span_s / step_s <= most), days)
     return list(range(-(-begin_ms // step_ms) * step_ms, end_ms + 1, step_ms))
 
 

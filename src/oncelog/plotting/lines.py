@@ -10,12 +10,15 @@ from typing import Final
 
 from oncelog.plotting.axes import Unit, time_label, time_ticks, unit_base, value_label, value_ticks
 
-WIDTH: Final = 640
-HEIGHT: Final = 200
-LEFT: Final = 64
-RIGHT: Final = 14
+WIDTH: Final = 440
+HEIGHT: Final = 170
+LEFT: Final = 58
+RIGHT: Final = 32
 TOP: Final = 10
-BOTTOM: Final = 24
+BOTTOM: Final = 26
+MOST_TIME_TICKS: Final = 5
+SPARK_WIDTH: Final = 96
+SPARK_HEIGHT: Final = 20
 MOST_LINES: Final = 6
 # Maximum points per line; more are averaged, to keep pages small.
 MOST_POINTS: Final = 200
@@ -62,6 +65,11 @@ class LinePlot:
     left_out: int
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
+    begin_ms: int
+    end_ms: int
+    highest: float
+    # The value at the top.
+    unit: Unit
     width: int = WIDTH
     height: int = HEIGHT
     left: int = LEFT
@@ -115,9 +123,40 @@ def line_plot(
         about,
         tuple(drawn),
         len(lines) - len(visible_lines),
-        tuple(Tick(round(x(time_ms), 1), time_label(time_ms, end - begin)) for time_ms in time_ticks(begin, end)),
+        tuple(
+            Tick(round(x(time_ms), 1), time_label(time_ms, end - begin))
+            for time_ms in time_ticks(begin, end, MOST_TIME_TICKS)
+        ),
         tuple(Tick(round(y(value), 1), value_label(value, unit)) for value in ticks),
+        begin,
+        end,
+        ticks[-1],
+        unit,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Sparkline:
+    # A small line without axes, from 0 to its highest value. The path is empty without two values.
+    path: str
+    area: str
+    width: int = SPARK_WIDTH
+    height: int = SPARK_HEIGHT
+
+
+def sparkline(times: Sequence[int], values: Sequence[float], most_points: int = 48) -> Sparkline:
+    points = [(at, value) for at, value in thinned(times, values, most_points) if math.isfinite(value)]
+    if len(points) < 2:
+        return Sparkline("", "")
+    width, height = SPARK_WIDTH, SPARK_HEIGHT
+    (begin, _), (end, _) = points[0], points[-1]
+    highest = max(value for _, value in points) or 1.0
+    drawn = [
+        f"{(at - begin) / max(1, end - begin) * width:.1f} {1 + (height - 2) * (1 - value / highest):.1f}"
+        for at, value in points
+    ]
+    path = f"M{'L'.join(drawn)}"
+    return Sparkline(path, f"{path}V{height}H0Z")
 
 
 def _last(line: Line, unit: Unit) -> str:

@@ -68,6 +68,7 @@ WIRE_APIS: Final = (
     WireApi(49, "AlterClientQuotas", "alter_client_quotas", 0, 1, 1),
     WireApi(50, "DescribeUserScramCredentials", "describe_user_scram_credentials", 0, 0, 0),
     WireApi(51, "AlterUserScramCredentials", "alter_user_scram_credentials", 0, 0, 0),
+    WireApi(55, "DescribeQuorum", "describe_quorum", 0, 2, 0),
     WireApi(57, "UpdateFeatures", "update_features", 0, 2, 0),
     WireApi(60, "DescribeCluster", "describe_cluster", 0, 2, 0),
     WireApi(61, "DescribeProducers", "describe_producers", 0, 0, 0),

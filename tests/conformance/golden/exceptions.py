@@ -61,6 +61,11 @@ def leave_out_what_cannot_agree(api: str, recorded: Any, ours: Any) -> None:
         for topic in (*recorded.topics, *ours.topics):
             for partition in topic.partitions:
                 partition.isr_nodes.sort()  # a set
+    elif api == "DescribeGroups":
+        # Tagged fields of our own, as in the two below.
+        for group in ours.groups:
+            group.pending_member_ids, group.pending_until_ms, group.pending_hosts = [], [], []
+            group.awaited_member_ids = []
     elif api == "DescribeProducers":
         # Tagged fields of our own, which other clients skip.
         for topic in ours.topics:
@@ -73,6 +78,8 @@ def leave_out_what_cannot_agree(api: str, recorded: Any, ours: Any) -> None:
         if ours.error_code:
             ours.topics = []  # named for aiokafka, which otherwise takes them for partitions without an offset
     elif api == "DescribeTransactions":
+        for state in ours.transaction_states:
+            state.client_id = state.client_host = None
         for state in (*recorded.transaction_states, *ours.transaction_states):
             for topic in state.topics:
                 topic.partitions.sort()

@@ -18,6 +18,7 @@ from typing import Any
 
 from codegen.newer_versions import NEWER_VERSIONS
 from codegen.old_versions import OLD_VERSIONS
+from codegen.tables import RESPONSE_NAMES
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
@@ -154,8 +155,8 @@ def ours(entity: Any, module: str, *, decoded: bool) -> Any:
 def _our_name(entity: Any) -> str:
     """Our name of kio's class: others where request and response have a class of the same name each."""
     cls = type(entity)
-    is_renamed = (cls.__name__, cls.__module__.rpartition(".")[2]) == ("EntryData", "response")
-    return "EntryResult" if is_renamed and "alter_client_quotas" in cls.__module__ else str(cls.__name__)
+    *_, module, _, kind = cls.__module__.split(".")
+    return RESPONSE_NAMES.get((module, cls.__name__), cls.__name__) if kind == "response" else str(cls.__name__)
 
 
 def _our_value(value: Any, module: str, *, decoded: bool) -> Any:

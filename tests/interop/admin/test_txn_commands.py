@@ -79,7 +79,7 @@ def test_from_a_stuck_group_to_its_release(run: Run, client: Client, servers: st
         "Group 'orders-group' is Empty with 0 members",
         "In orders-0 it is at offset 2, and there is nothing to read before offset 2.",
         "It is held by a transaction of transactional id 'orders-late', producer id",
-        "these records came after the marker; but it began only",
+        "these records came after the marker, or it was lost; but it began only",
         "So no coordinator is going to end it",
         "It counts as hanging from an age of 1 min on",
         "Groups that wait behind it, if they read committed records: orders-group (1 offset).",
@@ -136,6 +136,8 @@ def test_lists_producers_and_watching(run: Run, client: Client) -> None:
     stuck(client, "seen")
     listed = json.loads(run("txn", "list", "--state", "Ongoing", "--id-pattern", "seen-.*", "--json").out)
     assert [(load["transactional_id"], load["state"]) for load in listed] == [("seen-live", "Ongoing")]
+    assert listed[0]["producer_epoch"] == 0, "what txn commit needs"
+    assert "PRODUCER  EPOCH  STATE" in run("txn", "list", "--id-pattern", "seen-live").out
     assert json.loads(run("txn", "list", "--id-pattern", "seen-.*", "--longer-than-ms", "3600000", "--json").out) == []
     assert "there is no such state" in run("txn", "list", "--state", "Nonsense").err
     (producer,) = json.loads(run("txn", "producers", "seen:0", "--open", "--json").out)

@@ -14,7 +14,7 @@ from tests.interop.cluster_tools.session import Session
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
 
-RECORDED: Final = Path(__file__).with_name("apache_kafka_4_3_1.txt")
+RECORDED: Final = Path(__file__).with_name("apache_kafka_4_4_0.txt")
 """Made by ``python -m tests.interop.cluster_tools``."""
 BOTH: Final = {
     "offsets.topic.num.partitions": "3",

@@ -56,11 +56,11 @@ def late_broker(directory: Path | None = None, **config: str) -> Iterator[LateRe
 
 @contextmanager
 def late_kafka() -> Iterator[LateRequests]:
-    """Apache Kafka 4.3.1 behind a proxy."""
+    """Apache Kafka behind a proxy: the reference, or the release of ONCELOG_KAFKA_VERSION."""
     port = free_ports(1)[0]
     proxy = LateRequests(("127.0.0.1", port))
     try:
-        with ApacheKafka(port=port, advertised=("127.0.0.1", proxy.port), version="4.3.1"):
+        with ApacheKafka(port=port, advertised=("127.0.0.1", proxy.port)):
             yield proxy
     finally:
         proxy.close()

@@ -8,6 +8,7 @@ from dataclasses import replace
 from oncelog.admin.cluster_status import (
     BrokerStatus,
     ClusterStatus,
+    Controller,
     Counts,
     DirectoryStatus,
     PartitionStatus,
@@ -55,6 +56,24 @@ def test_without_a_leader() -> None:
     result = assessed(replace(FULL, leader=None, isr=()), FULL)
     assert result.problems[0] == "1 partition without leader"
     assert result.partitions == 2
+
+
+def test_an_eligible_leader_may_lead_without_loss() -> None:
+    row = replace(FULL, leader=None, isr=(), eligible=(3,))
+    assert (row.may_lead, replace(row, isr=(3, 2)).may_lead) == ((3,), (3, 2))
+
+
+def test_the_controller_is_that_of_the_quorum_or_unknown() -> None:
+    counts = Counts(0, 0, Counter(), Counter())
+    for controller, controller_id, lacks in (
+        (Controller(100, True), 100, False),
+        (Controller(None, True), None, True),
+        (Controller(None, True, "not allowed"), None, False),
+        (Controller(), 1, False),
+    ):
+        result = assess("id", [broker(1)], [], [], counts, controller)
+        assert (result.controller_id, result.lacks_controller) == (controller_id, lacks)
+        assert result.problems == (["no controller"] if lacks else [])
 
 
 def test_min_isr_above_the_number_of_replicas_counts_as_that_number() -> None:

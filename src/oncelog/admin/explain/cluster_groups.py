@@ -33,7 +33,7 @@ from oncelog.base.ids import TopicPartition
 from oncelog.client.errors import BrokerRefused, ClientError, explain
 from oncelog.client.machine.connection import Response
 from oncelog.client.machine.offsets import LAST_VERSION_BY_NAME, committed_in, offset_fetch_request
-from oncelog.client.programs import Cluster, Program
+from oncelog.client.programs import Cluster, Program, operation
 from oncelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from oncelog.wire.messages.describe_groups import DescribeGroupsRequest
 from oncelog.wire.messages.list_groups import ListGroupsRequest
@@ -59,6 +59,7 @@ class ClusterGroups:
     total: int = 0
 
 
+@operation
 def read_groups(cluster: Cluster, progress: Progress = no_progress) -> Program[ClusterGroups]:
     """Raises ConfigError for a wrong client setting."""
     groups = ClusterGroups()

@@ -18,6 +18,7 @@ from oncelog.admin.explain.consumer_group_history import ClientHost
 from oncelog.admin.explain.findings import Cause, Finding, Severity
 from oncelog.admin.explain.group_facts import GroupFacts
 from oncelog.admin.explain.group_history import Generation
+from oncelog.admin.explain.pending_members import SESSION_MS, pending_member
 from oncelog.admin.explain.stalled_partitions import stalled_partition_findings
 from oncelog.admin.explain.subscription_causes import subscription_findings
 from oncelog.admin.explain.uncommitted_partitions import uncommitted_findings
@@ -120,7 +121,14 @@ def _rebalancing(facts: GroupFacts, options: str) -> Finding | None:
     described = facts.description
     if described.state not in _REBALANCING:
         return None
+    if (pending := pending_member(facts, options)) is not None:
+        return pending
     sentences = [f"It is rebalancing ({described.state}): until all members have joined, no member may commit."]
+    if described.group_type == CLASSIC and described.state == "PreparingRebalance":
+        sentences.append(
+            "It may also wait for a member id that a client was given and never used (KIP-394): for that client's "
+            f"session time-out, by default {duration_text(SESSION_MS)}. The log of its coordinator tells."
+        )
     timeout_ms = max((known_member.rebalance_timeout_ms for known_member in _known_members(facts)), default=0)
     clears = "It clears by itself when every member has joined again"
     if timeout_ms > 0:
@@ -231,9 +239,9 @@ def _position(facts: GroupFacts, tp: TopicPartition, options: str) -> Iterator[F
             Severity.NOTE,
             str(tp),
             [
-                f"In {tp} it is at offset {position:,} of {bounds.last_stable_offset:,}, and has read everything: "
-                "what lies between is how transactions ended, which no consumer sees. Its lag is not 0, and nothing is "
-                "missing."
+                f"In {tp} it is at offset {position:,} of {bounds.last_stable_offset:,}, and there is nothing left for "
+                "consumers of committed records: what lies between are the ends of transactions, and aborted records. "
+                "Its lag is not 0, and nothing is missing."
             ],
             evidence={"position": position, "last_stable_offset": bounds.last_stable_offset},
         )

@@ -151,7 +151,7 @@ class GroupFacts:
         return None if commit is None else commit.at_ms
 
     def to_read(self, partition: TopicPartition) -> int:
-        """Offsets between the position and the last stable offset; 0 if either is unknown, or only markers are left."""
+        """Offsets to the last stable offset; 0 if unknown, or if only markers and aborted records are left."""
         facts, position = self.partitions.get(partition), self.committed.get(partition)
         if facts is None or facts.bounds is None or position is None or partition in self.only_markers:
             return 0
@@ -177,11 +177,15 @@ def group_facts(
     facts.partitions, unanswered = yield from partition_facts(cluster, {*facts.committed, *facts.owners})
     yield from look_into(cluster, facts)
     if principal is not None:
-        try:
-            facts.denied = yield from _denied(cluster, facts, principal)
-        except ClientError as error:
-            facts.no_permissions = str(error)
+        yield from add_permissions(cluster, facts, principal)
     return facts, unanswered
+
+
+def add_permissions(cluster: Cluster, facts: GroupFacts, principal: str) -> Program[None]:
+    try:
+        facts.denied = yield from _denied(cluster, facts, principal)
+    except ClientError as error:
+        facts.no_permissions = str(error)
 
 
 def look_into(cluster: Cluster, facts: GroupFacts) -> Program[None]:
@@ -209,7 +213,7 @@ def _committed(cluster: Cluster, described: GroupDescription) -> Program[dict[To
 def _next_records(
     cluster: Cluster, facts: GroupFacts, lagging: Sequence[TopicPartition]
 ) -> Program[tuple[frozenset[TopicPartition], dict[TopicPartition, NextBatch]]]:
-    """The partitions with only markers to read, and the next batch of the others."""
+    """The partitions with only markers and aborted records to read, and the next batch of the others."""
     only_markers = set()
     for partition in lagging:
         bounds = facts.partitions[partition].bounds

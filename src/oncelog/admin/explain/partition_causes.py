@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from oncelog.admin.explain.findings import Cause, Finding, Severity, joined
+from oncelog.admin.explain.findings import Cause, Evidence, Finding, Severity, joined
 from oncelog.admin.explain.partition_facts import PartitionFacts
 from oncelog.base.ids import TopicPartition
 from oncelog.base.notation.shell_words import argument
@@ -53,35 +53,47 @@ def _gone(partition: TopicPartition, options: str) -> Finding:
 
 def _no_leader(facts: PartitionFacts, options: str) -> Finding:
     partition = facts.partition
+    evidence: Evidence = {"replicas": _listed(facts.replicas), "isr": _listed(facts.isr)}
     sentences = [f"{partition} has no leader: it can neither be written nor read."]
-    if facts.isr:
+    eligible, last_known = facts.eligible.replicas, facts.eligible.last_known
+    complete = (*facts.isr, *(replica for replica in eligible if replica not in facts.isr))
+    if eligible:
+        evidence["eligible"] = _listed(eligible)
+    if complete:
+        reason = "in sync" if facts.isr else "an eligible leader, KIP-966: it had all records"
         sentences.append(
-            f"Only {_brokers(facts.isr)} may lead it without loss (in sync when the last leader went); "
-            f"{'it is' if len(facts.isr) == 1 else 'they are'} not there."
+            f"Only {_brokers(complete)} may lead it without loss ({reason} when the last leader went); "
+            f"{'it is' if len(complete) == 1 else 'they are'} not there."
         )
-    others = [replica for replica in facts.replicas if replica not in facts.isr]
+    elif last_known:
+        sentences.append(
+            f"{_brokers(last_known)} had all records, and restarted without a clean shutdown: the last of them may be "
+            "missing."
+        )
+    others = [replica for replica in facts.replicas if replica not in (complete or last_known)]
     if others:
         sentences.append(
             f"{_brokers(others)} {_has(others)} a copy that was not in sync: records may be missing in it."
         )
+    needs_unclean = bool(others) or (not complete and bool(last_known))
     return Finding(
         Cause.NO_LEADER,
         Severity.STUCK,
         str(partition),
         sentences,
-        evidence={"replicas": _listed(facts.replicas), "isr": _listed(facts.isr), "offline": _listed(facts.offline)},
+        evidence=evidence | {"offline": _listed(facts.offline)},
         no_since=_NO_TIME,
         affected=["every producer and consumer of this partition"],
-        clears=f"It clears by itself when {_any_of(facts.isr or facts.replicas)} is back.",
+        clears=f"It clears by itself when {_any_of(complete or last_known or facts.replicas)} is back.",
         advice="Start that broker"
         + (
             ". Only if it is gone for good, and what it alone has may be lost:"
-            if others
+            if needs_unclean
             else "; to see which are down:"
         ),
         commands=[
             f"oncelog topic elect --unclean{options} {argument(f'{partition.topic}:{partition.partition}')}"
-            if others
+            if needs_unclean
             else f"oncelog cluster status{options}"
         ],
     )

@@ -8,11 +8,12 @@ Each request covers all partitions. A fact that a broker refuses or does not ans
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from oncelog.admin.cluster_status import min_isr_of
+from oncelog.admin.eligible_leaders import NONE_ELIGIBLE, Eligible, eligible_leaders
 from oncelog.admin.transactions.broker_requests import BrokerRequest, Unanswered, leaders, send_requests
 from oncelog.admin.transactions.partition_offsets import Bounds, bounds_of, offsets_in, read_at
 from oncelog.base.errors import ErrorCode
@@ -45,6 +46,8 @@ class PartitionFacts:
     bounds: Bounds | None = None
     ends: Mapping[int, int] = field(default_factory=dict)
     """The end of each replica's log by broker, without brokers that did not answer."""
+    eligible: Eligible = NONE_ELIGIBLE
+    """Without a leader: replicas out of sync that have all records (KIP-966)."""
     lacks_since_ms: int | None = None
     """The time of the first record missing on a lagging replica; None if unknown."""
 
@@ -80,6 +83,8 @@ def partition_facts(
         min_isr = yield from min_isr_of(cluster, sorted({partition.topic for partition in existing}))
     ends = yield from _log_ends(cluster, existing, topics)
     lacking = yield from _lacking_since(cluster, existing, topics, ends)
+    leaderless = [tp for tp in existing if topics[tp.topic].partitions[tp.partition].leader < 0]
+    eligible = yield from eligible_leaders(cluster, leaderless)
     facts = {}
     for tp in partitions:
         topic = topics.get(tp.topic)
@@ -100,6 +105,7 @@ def partition_facts(
             log_start=starts.get(tp),
             bounds=bounds.get(tp),
             ends=ends.get(tp, {}),
+            eligible=eligible.get(tp, NONE_ELIGIBLE),
             lacks_since_ms=lacking.get(tp),
         )
     return facts, unanswered
@@ -150,6 +156,25 @@ def log_starts(cluster: Cluster, selected: list[TopicPartition]) -> Program[dict
     }
 
 
+def leader_ends(cluster: Cluster, selected: Sequence[TopicPartition]) -> Program[dict[TopicPartition, int]]:
+    """The ends of the leaders' logs, which consumers do not see while followers lack records."""
+    led, _ = leaders(cluster, selected)
+    requests = [_ends_request(cluster, broker, part) for broker, part in led.items()]
+    answers = yield from send_requests(cluster, requests)
+    return {
+        partition: offset
+        for _, answer in answers
+        if not isinstance(answer, Unanswered)
+        for partition, offset in offsets_in(answer)[0].items()
+    }
+
+
+def _ends_request(cluster: Cluster, broker: int, part: Sequence[TopicPartition]) -> BrokerRequest[ListOffsetsResponse]:
+    message = list_offsets_request(cluster.view, dict.fromkeys(part, LATEST), list(part), read_committed=False)
+    message.replica_id = _DEBUGGING_REPLICA
+    return BrokerRequest(broker, message, f"ends of {len(part)} replicas")
+
+
 def _log_ends(
     cluster: Cluster, selected: list[TopicPartition], topics: Mapping[TopicName, TopicInfo]
 ) -> Program[dict[TopicPartition, dict[int, int]]]:
@@ -159,11 +184,7 @@ def _log_ends(
             # A broker outside the metadata has no address.
             if broker in cluster.view.brokers:
                 by_broker.setdefault(broker, []).append(partition)
-    requests: list[BrokerRequest[ListOffsetsResponse]] = []
-    for broker, part in sorted(by_broker.items()):
-        message = list_offsets_request(cluster.view, dict.fromkeys(part, LATEST), part, read_committed=False)
-        message.replica_id = _DEBUGGING_REPLICA
-        requests.append(BrokerRequest(broker, message, f"ends of {len(part)} replicas"))
+    requests = [_ends_request(cluster, broker, part) for broker, part in sorted(by_broker.items())]
     log_ends: dict[TopicPartition, dict[int, int]] = {}
     answers = yield from send_requests(cluster, requests)
     for request, answer in answers:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from oncelog.admin.explain.consumer_group_history import history_sentences
@@ -18,8 +19,10 @@ from oncelog.admin.explain.group_history import WINDOW_MS
 from oncelog.admin.explain.partition_causes import partition_findings
 from oncelog.admin.explain.partition_facts import PartitionFacts, partition_facts
 from oncelog.admin.explain.subscription_causes import open_questions
+from oncelog.admin.explain.time_outs import time_out_findings
 from oncelog.admin.transactions.broker_requests import Unanswered
 from oncelog.admin.transactions.cluster_scan import HangingRow, Scope, partitions_of, scan
+from oncelog.admin.transactions.coordinator_log import read_coordinator_log
 from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.admin.transactions.explanations import (
     Chain,
@@ -30,7 +33,7 @@ from oncelog.admin.transactions.explanations import (
     offsets_partition,
 )
 from oncelog.admin.transactions.producers import ProducerRow, describe_producers
-from oncelog.admin.transactions.transactional_ids import ListFilter, list_transactions
+from oncelog.admin.transactions.transactional_ids import ListFilter, describe_transactions, list_transactions
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, TopicName, TopicPartition
 from oncelog.base.text import counted
@@ -119,7 +122,15 @@ def explain_topic(cluster: Cluster, topic: str, partition: int | None = None, *,
 @operation
 def explain_txn(cluster: Cluster, transactional_id: str, *, options: str = "") -> Program[Report]:
     """Explain what a transactional id is doing, and what it holds. Raises BrokerRefused if no coordinator knows it."""
-    return _of_transactions((yield from explain_id(cluster, transactional_id, options=options)))
+    report = _of_transactions((yield from explain_id(cluster, transactional_id, options=options)))
+    row = (yield from describe_transactions(cluster, [transactional_id])).rows.get(transactional_id)
+    if row is None:
+        return report
+    identity = row.producer_id, row.producer_epoch
+    log = yield from read_coordinator_log(cluster, transactional_id, identity)
+    findings = time_out_findings(row, log.transactions, cluster.environment.wall_ms(), options)
+    unknown = [] if log.problem is None else [f"How its earlier transactions ended: {log.problem}."]
+    return replace(report, findings=worst_first([*report.findings, *findings]), unknown=[*report.unknown, *unknown])
 
 
 @operation
@@ -219,7 +230,7 @@ def _of_chain(chain: Chain, facts: GroupFacts | None = None) -> Finding:
     if chain.verdict == Verdict.LIVE.value and not chain.is_overdue:
         severity = Severity.RISK
     return Finding(
-        Cause.HELD_BY_TRANSACTION,
+        Cause.HELD_BY_TRANSACTION if chain.lost_marker is None else Cause.LOST_MARKER,
         severity,
         chain.about,
         chain.sentences,

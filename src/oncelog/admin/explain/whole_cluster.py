@@ -1,13 +1,12 @@
-"""Explains a whole cluster: all groups, topics, brokers and transactions, in bulk.
+"""Explains a whole cluster: all groups, topics, brokers and transactions, in bulk."""
 
-Steps: (1) groups with members and offsets; (2) both ends of all partitions; (3) the open transactions of held
-partitions alone, with their coordinators; (4) the recent commits of all groups with members, which tell those that
-advance; (5) the groups that do not, each as ``explain group`` does. The causes are those of ``group_findings``, so a
-group has one verdict everywhere. Offsets are read before the ends, or a position could seem to be beyond them.
-
-The rule: what does not answer is reported as unknown. Requests are in slices, and only ``MOST_INSPECTED`` groups cost
-requests of their own.
-"""
+# Steps: (1) groups with members and offsets; (2) both ends of all partitions; (3) the open transactions of held
+# partitions alone, with their coordinators; (4) the recent commits of all groups with members, which tell those that
+# advance; (5) the groups that do not, each as ``explain group`` does. The causes are those of ``group_findings``, so
+# a group has one verdict everywhere. Offsets are read before the ends, or a position could seem to be beyond them.
+#
+# The rule: what does not answer is reported as unknown. Requests are in slices, and only ``MOST_INSPECTED`` groups
+# cost requests of their own.
 
 from __future__ import annotations
 
@@ -17,29 +16,29 @@ from typing import Final
 
 from oncelog.admin.cluster_status import ClusterStatus, cluster_status
 from oncelog.admin.explain.cluster_groups import ClusterGroups, read_groups
-from oncelog.admin.explain.cluster_report import (
-    ClusterReport,
-    GroupSummary,
-    Problem,
-    TopicLag,
+from oncelog.admin.explain.cluster_problems import (
     coordinator_problem,
+    finding_problem,
     group_problem,
-    report_of,
     status_problems,
     transaction_problems,
     verdict_of,
 )
+from oncelog.admin.explain.cluster_report import ClusterReport, GroupSummary, Problem, TopicLag, report_of
 from oncelog.admin.explain.consumer_group_facts import RECONCILING, consumer_group_facts
-from oncelog.admin.explain.findings import Finding
+from oncelog.admin.explain.findings import Cause, Finding, merge_alike
 from oncelog.admin.explain.group_causes import group_findings
-from oncelog.admin.explain.group_facts import GroupFacts, look_into
+from oncelog.admin.explain.group_facts import GroupFacts, add_permissions, look_into
 from oncelog.admin.explain.group_history import WINDOW_MS, GroupHistory, offsets_partition_count, read_histories
+from oncelog.admin.explain.id_facts import IdFacts, id_facts
+from oncelog.admin.explain.id_problems import time_out_problems, unfinished_problems, unused_problems
 from oncelog.admin.explain.partition_causes import partition_findings
-from oncelog.admin.explain.partition_facts import PartitionFacts, log_starts
+from oncelog.admin.explain.partition_facts import PartitionFacts, leader_ends, log_starts, partition_facts
 from oncelog.admin.group_descriptions import GroupDescription
 from oncelog.admin.transactions.blocked_groups import pending_offsets
 from oncelog.admin.transactions.broker_requests import Progress, Unanswered, no_progress, slices_of
 from oncelog.admin.transactions.cluster_scan import OpenTransaction, examine
+from oncelog.admin.transactions.history.unused_ids import IDLE_MS
 from oncelog.admin.transactions.partition_offsets import Bounds, bounds_of, readable_before
 from oncelog.admin.transactions.producers import describe_producers
 from oncelog.base.errors import ErrorCode
@@ -61,6 +60,8 @@ MOST_INSPECTED: Final = 40
 """Groups that cost requests of their own: those with the most unread records."""
 MOST_CLOSE: Final = 20
 """Positions just before a last stable offset whose remaining records are looked at."""
+SLOW_MS: Final = 5_000
+"""How long a follower may keep records from consumers before it is a problem."""
 MOST_PENDING: Final = 50
 """Groups that are asked for offsets in an open transaction."""
 _HISTORIES_AT_ONCE: Final = 4
@@ -93,28 +94,80 @@ class ClusterFacts:
 
 @operation
 def explain_cluster(
-    cluster: Cluster, *, window_ms: int = WINDOW_MS, options: str = "", progress: Progress = no_progress
+    cluster: Cluster,
+    *,
+    window_ms: int = WINDOW_MS,
+    options: str = "",
+    principal: str | None = None,
+    earlier: IdFacts | None = None,
+    idle_ids_ms: int = IDLE_MS,
+    progress: Progress = no_progress,
 ) -> Program[ClusterReport]:
-    """Everything that is wrong in the cluster, worst first. Raises NoBrokerReachable, BrokerRefused."""
+    """Everything that is wrong in the cluster, worst first.
+
+    ``principal`` is the identity of the groups' members, whose permissions are checked where a group does not advance.
+    ``earlier`` are the ``id_facts`` of the last report, reused while they are young. Raises NoBrokerReachable,
+    BrokerRefused.
+    """
     facts = yield from _bulk_facts(cluster, progress)
     groups = {group: facts.facts_of(group) for group in facts.groups.descriptions if group in facts.groups.committed}
     progress(4, _STEPS)
     suspects = yield from _without_progress(cluster, facts, groups)
     progress(5, _STEPS)
-    yield from _inspect(cluster, facts, suspects, window_ms)
+    yield from _inspect(cluster, facts, suspects, window_ms, principal)
     waiting = yield from _waiting_groups(cluster, facts, groups)
+    ids = yield from id_facts(cluster, facts.transactions, facts.now_ms, earlier, window_ms, idle_ids_ms)
     findings = {group: _findings(group_facts, options) for group, group_facts in groups.items()}
-    problems = transaction_problems(facts.transactions, waiting, facts.bounds, facts.now_ms, options)
+    lost = ids.lost_markers
+    problems = transaction_problems(facts.transactions, waiting, facts.bounds, facts.now_ms, options, lost)
     problems += status_problems(facts.status, lambda partitions: _users(groups, partitions), options)
     for group, causes in findings.items():
         unread = sum(groups[group].to_read(partition) for partition in groups[group].partitions)
         problem = group_problem(group, causes, unread, options)
         problems += [] if problem is None else [problem]
     problems += _coordinators(facts, options)
+    problems += yield from _slow_followers(cluster, facts, options)
+    problems += _id_problems(facts, ids, options)
     progress(_STEPS, _STEPS)
     summaries = [_summary(facts, description) for description in facts.groups.descriptions.values()]
     unknown = list(dict.fromkeys([*facts.status.not_seen, *map(str, facts.unanswered), *facts.unknown]))
-    return report_of(facts.status, facts.transactions, problems, summaries, unknown, facts.now_ms)
+    return report_of(facts.status, facts.transactions, problems, summaries, unknown, facts.now_ms, ids)
+
+
+def _id_problems(facts: ClusterFacts, ids: IdFacts, options: str) -> list[Problem]:
+    if ids.ends.problem is not None:
+        facts.unknown.append(f"transactions aborted at their time-out: {ids.ends.problem}")
+    facts.unknown += [str(unanswered) for unanswered in ids.unanswered]
+    shown = {transaction.transactional_id for transaction in facts.transactions}
+    return [
+        *unfinished_problems(ids.open_rows, shown, facts.now_ms, options),
+        *time_out_problems(ids.ends.repeated, ids.clients, options),
+        *unused_problems(ids.census.unused, options),
+    ]
+
+
+def _slow_followers(cluster: Cluster, facts: ClusterFacts, options: str) -> Program[list[Problem]]:
+    """Replicas in sync that have kept records from consumers for some time."""
+    replicated = [
+        TopicPartition(name, index)
+        for name, topic in facts.topics.items()
+        for index, info in topic.partitions.items()
+        if info.leader >= 0 and len(info.isr) > 1
+    ]
+    behind: list[TopicPartition] = []
+    for part in slices_of(replicated, SLICE):
+        ends = yield from leader_ends(cluster, part)
+        behind += [p for p, end in ends.items() if (limits := facts.bounds.get(p)) and end > limits.end_offset]
+    detailed, _ = yield from partition_facts(cluster, behind[:MOST_INSPECTED])
+    findings = [
+        finding
+        for details in detailed.values()
+        for finding in partition_findings(details, options)
+        if finding.cause is Cause.SLOW_FOLLOWER
+        # A busy partition is always a few milliseconds ahead of its followers.
+        if finding.since_ms is not None and facts.now_ms - finding.since_ms >= SLOW_MS
+    ]
+    return [finding_problem(finding, options) for finding in merge_alike(findings)]
 
 
 # In bulk
@@ -221,7 +274,9 @@ def _without_progress(
     return suspects
 
 
-def _inspect(cluster: Cluster, facts: ClusterFacts, suspects: Sequence[GroupFacts], window_ms: int) -> Program[None]:
+def _inspect(
+    cluster: Cluster, facts: ClusterFacts, suspects: Sequence[GroupFacts], window_ms: int, principal: str | None
+) -> Program[None]:
     """Add history to suspects, and to the largest of them the rest of what ``explain group`` reads."""
     histories = yield from _histories(cluster, facts, [group.description.group for group in suspects], window_ms)
 
@@ -239,6 +294,10 @@ def _inspect(cluster: Cluster, facts: ClusterFacts, suspects: Sequence[GroupFact
     for group in sorted(suspects, key=unread, reverse=True)[:MOST_INSPECTED]:
         group.consumer = yield from consumer_group_facts(cluster, group.description)
         yield from look_into(cluster, group)
+        if principal is not None:
+            yield from add_permissions(cluster, group, principal)
+            if group.no_permissions:
+                facts.unknown.append(f"permissions of {principal}: {group.no_permissions}")
     if len(suspects) > MOST_INSPECTED:
         rest = counted(len(suspects) - MOST_INSPECTED, "group")
         facts.unknown.append(f"{rest} with fewer records to read: the next records and quotas; explain one by its name")

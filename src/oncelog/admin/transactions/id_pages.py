@@ -1,13 +1,13 @@
-"""Reads transactional ids from coordinators that may have millions: one page by name, or all in an order.
+"""Reads transactional ids from coordinators that may have millions: one page by name, or all in an order."""
 
-ListTransactions has no pages: a coordinator answers with all ids, which take forty times the memory as objects. Rules:
-
-1. Ids are read one by one from the received bytes. A coordinator that does not answer, or is too old for a filter, is
-   reported as in ``transactional_ids``.
-2. A page keeps only its own ids, and is addressed by the id before or after it, so every page costs the same.
-3. An order keeps the answers, plus four bytes per id with its place in them. Ids are sorted in runs of ``RUN`` and
-   merged while they are read: at most one run exists as objects at a time.
-"""
+# ListTransactions has no pages: a coordinator answers with all ids, which take forty times the memory as objects.
+# Rules:
+#
+# 1. Ids are read one by one from the received bytes. A coordinator that does not answer, or is too old for a filter,
+#    is reported as in ``transactional_ids``.
+# 2. A page keeps only its own ids, and is addressed by the id before or after it, so every page costs the same.
+# 3. An order keeps the answers, plus four bytes per id with its place in them. Ids are sorted in runs of ``RUN`` and
+#    merged while they are read: at most one run exists as objects at a time.
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ import heapq
 from array import array
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
 from oncelog.admin.transactions.broker_requests import Unanswered
 from oncelog.admin.transactions.leadership import unled_coordinators
 from oncelog.admin.transactions.transactional_ids import (
+    IDS_PER_REQUEST,
     LOADING_ATTEMPTS,
     ListFilter,
+    describe_transactions,
     list_question,
     refused_filter,
     too_old,
@@ -252,6 +254,39 @@ def sorted_ids(
     if key is not by_id or unique.dropped:
         runs = [resorted for run in runs for resorted in _sorted_again(run, key, unique.dropped)]
     return SortedIds(key, runs, answers.unanswered, answered)
+
+
+@dataclass(frozen=True, slots=True)
+class IdWithEpoch:
+    """The epoch is None if it is unknown."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int | None
+    state: str
+    coordinator: int
+
+
+@operation
+def epochs_of(cluster: Cluster, ids: Iterable[ListedTransaction]) -> Program[array[int]]:
+    """In the order of ``ids``; −1: unknown."""
+    # A list has no epochs: each id is described.
+    epochs = array("i")
+    stream = iter(ids)
+    while rows := list(islice(stream, IDS_PER_REQUEST)):
+        coordinators = {row.transactional_id: row.coordinator for row in rows}
+        described = yield from describe_transactions(cluster, coordinators, coordinators=coordinators)
+        for row in rows:
+            detail = described.rows.get(row.transactional_id)
+            is_same = detail is not None and detail.producer_id == row.producer_id
+            epochs.append(detail.producer_epoch if detail is not None and is_same else -1)
+    return epochs
+
+
+def with_epochs(ids: Iterable[ListedTransaction], epochs: Iterable[int]) -> Iterator[IdWithEpoch]:
+    for row, epoch in zip(ids, epochs, strict=True):
+        current = epoch if epoch >= 0 else None
+        yield IdWithEpoch(row.transactional_id, row.producer_id, current, row.state, row.coordinator)
 
 
 def _runs_of(broker: int, reader: CompactReader, key: Key) -> Iterator[_Run]:

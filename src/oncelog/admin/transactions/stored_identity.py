@@ -1,19 +1,18 @@
-"""Decides what became of the transaction that a stored identity names, and whether a tool may end it. Pure.
+"""Decides what became of the transaction that a stored identity names, and whether a tool may end it. Pure."""
 
-A job stores the identity of a transaction (transactional id, producer id, epoch) before it commits it. If the job dies
-in between, an administrator ends the transaction by that identity (EndTxn). A coordinator accepts any EndTxn with the
-present identity, so the tool has to know which transaction it would end.
-
-Rules:
-
-1. Under Transactions V2 (KIP-890) each end raises the epoch, so an identity names at most one transaction. Under V1 the
-   epoch stays: the same identity names one transaction after another.
-2. A transaction that began after the job stored the identity is a later one. Without that time, an identity that has
-   named several transactions is ambiguous: if one is open, or if they ended differently. Neither is ended.
-3. The epoch in a completed state is that of the next transaction under V2, and that of the last one under V1. The log
-   of the coordinator (``coordinator_log``) tells which; without it nothing is called committed on that ground.
-4. Start times order the transactions of an id. They are the coordinator's, and survive the end.
-"""
+# A job stores the identity of a transaction (transactional id, producer id, epoch) before it commits it. If the job
+# dies in between, an administrator ends the transaction by that identity (EndTxn). A coordinator accepts any EndTxn
+# with the present identity, so the tool has to know which transaction it would end.
+#
+# Rules:
+#
+# 1. Under Transactions V2 (KIP-890) each end raises the epoch, so an identity names at most one transaction. Under V1
+#    the epoch stays: the same identity names one transaction after another.
+# 2. A transaction that began after the job stored the identity is a later one. Without that time, an identity that
+#    has named several transactions is ambiguous: if one is open, or if they ended differently. Neither is ended.
+# 3. The epoch in a completed state is that of the next transaction under V2, and that of the last one under V1. The
+#    log of the coordinator (``coordinator_log``) tells which; without it nothing is called committed on that ground.
+# 4. Start times order the transactions of an id. They are the coordinator's, and survive the end.
 
 from __future__ import annotations
 
@@ -24,6 +23,7 @@ from typing import Final, NamedTuple
 
 from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.admin.transactions.transactional_ids import TransactionRow
+from oncelog.base.ids import TopicPartition
 from oncelog.base.transaction_verdicts import ONGOING_STATE
 from oncelog.client.machine.transaction_values import StoredTransaction
 
@@ -86,6 +86,7 @@ class PastTransaction(NamedTuple):
     committed: bool | None
     after_timeout: bool = False
     client_version: int = 0
+    partitions: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

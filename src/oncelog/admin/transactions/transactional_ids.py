@@ -170,7 +170,7 @@ def refused_filter(answer: ListTransactionsResponse, filters: ListFilter) -> Bro
 @dataclass(frozen=True, slots=True)
 class TransactionRow:
     """A transactional id as its coordinator has it. ``start_ms`` is None without an open transaction. Once it is
-    decided, ``partitions`` are those still without a marker."""
+    decided, ``partitions`` are those still without a marker. oncelog's coordinators add the client, if they know it."""
 
     transactional_id: str
     coordinator: int
@@ -180,6 +180,13 @@ class TransactionRow:
     timeout_ms: int
     start_ms: int | None
     partitions: frozenset[TopicPartition]
+    client_id: str | None = None
+    client_host: str | None = None
+
+    @property
+    def client(self) -> str:
+        """The client in words, or ""."""
+        return "" if self.client_id is None else f"client {self.client_id!r} on {(self.client_host or '?').lstrip('/')}"
 
     @property
     def is_two_phase(self) -> bool:
@@ -300,4 +307,6 @@ def row_of(state: TransactionState, broker: int) -> TransactionRow:
         frozenset(
             TopicPartition(TopicName(topic.topic), index) for topic in state.topics for index in topic.partitions
         ),
+        state.client_id,
+        state.client_host,
     )

@@ -50,7 +50,9 @@ def status(
 
 def _show(cluster: ClusterStatus) -> None:
     up = sum(partition.state == "up" for partition in cluster.brokers)
-    controller = "none" if cluster.controller_id is None else cluster.controller_id
+    controller = "none" if cluster.lacks_controller else "unknown"
+    if cluster.controller_id is not None:
+        controller = str(cluster.controller_id)
     print_line(
         f"cluster {cluster.cluster_id or '-'}  controller {controller}  brokers {up} of {len(cluster.brokers)} up  "
         f"topics {cluster.topics}  partitions {cluster.partitions}"
@@ -108,6 +110,10 @@ def _broker_cells(broker: BrokerStatus) -> tuple[object, ...]:
     )
 
 
+def _in_sync(row: PartitionStatus) -> str | None:
+    return ids_text(row.isr) if row.isr or not row.eligible else f"{ids_text(row.eligible)} (eligible)"
+
+
 def _show_partitions(rows: Sequence[PartitionStatus]) -> None:
     if not rows:
         return
@@ -115,7 +121,7 @@ def _show_partitions(rows: Sequence[PartitionStatus]) -> None:
     print_table(
         ("topic", "partition", "leader", "replicas", "in sync", "min ISR"),
         [
-            (row.topic, row.partition, row.leader, ids_text(row.replicas), ids_text(row.isr), row.min_isr)
+            (row.topic, row.partition, row.leader, ids_text(row.replicas), _in_sync(row), row.min_isr)
             for row in rows[:MOST_ROWS]
         ],
     )

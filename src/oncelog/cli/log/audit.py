@@ -234,6 +234,10 @@ def _print(result: AuditResult, html: Path | None, to: Path | None, as_json: boo
         )
     if result.finding_count > _LISTED:
         print_line(f"… {result.finding_count - _LISTED:,} more; --json lists up to 2,000, --to writes all")
+    if result.notes:
+        print_line()
+        print_line("worth knowing, and not wrong:")
+        print_table(("kind", "transactional id", "what"), [_note(note) for note in result.notes[:_LISTED]])
     for written in (path for path in (html, to) if path is not None):
         print_line(f"written: {written}")
 
@@ -253,6 +257,10 @@ def _row(finding: Finding) -> tuple[object, ...]:
         _or_none(finding.epoch),
         _quoted(finding.text),
     )
+
+
+def _note(note: Finding) -> tuple[object, ...]:
+    return note.kind, _quoted(note.transactional_id), _quoted(note.text)
 
 
 def _quoted(text: str) -> str:

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oncelog.base.text import counted
-from oncelog.cli.mirror.settings import ConfigOptions, EndOptions, Groups, Topics, read_clusters
+from oncelog.cli.mirror.settings import (
+    ConfigOptions,
+    EndOptions,
+    Groups,
+    MirrorMakerOptions,
+    Topics,
+    read_clusters,
+)
 from oncelog.cli.support.options import AsJson
 from oncelog.cli.support.output import print_json_line, print_rows, print_table, progress
 from oncelog.cli.support.terminal import print_line
@@ -67,6 +74,7 @@ def verify(
     range_records: Annotated[
         int, typer.Option("--range", metavar="RECORDS", min=1, help="Records that are compared at a time.")
     ] = 100_000,
+    mirror_maker: MirrorMakerOptions = MirrorMakerOptions(),
     configs: ConfigOptions = ConfigOptions(),
     as_json: AsJson = False,
 ) -> None:
@@ -76,11 +84,22 @@ def verify(
     right if counts and checksums agree; of one that is not, the first offset that differs is named. Exit code 1 if
     something differs. Where topics are compacted, records that only one side still has are not compared.
 
+    With --mm2 the mirror is MirrorMaker 2: its offset syncs and checkpoints are compared with the records of both
+    clusters. Tells which groups would lose records or read them twice if they moved over now. Exit code 1 after a
+    finding.
+
     \b
     Examples:
       oncelog mirror verify --source a=kafka-a:9092 --target kafka-c:9092
       oncelog mirror verify --config mirror.properties --topics orders --json
+      oncelog mirror verify --mm2 --source a=kafka-a:9092 --target c=kafka-c:9092
+      oncelog mirror verify --mm2 --source a=kafka-a:9092 --target c=kafka-c:9092 --groups billing --json
     """
+    if mirror_maker.mm2:
+        from oncelog.cli.mirror.mirror_maker import verify_translation
+
+        verify_translation(read_clusters(ends, configs), topics, range_records, mirror_maker, as_json=as_json)
+        return
     from oncelog.mirror.settings import compiled
     from oncelog.mirror.verification import verify_copies
 

@@ -61,6 +61,28 @@ Groups = Annotated[
 
 
 @dataclass(frozen=True)
+class MirrorMakerOptions:
+    """Options of ``oncelog mirror verify`` for copies of MirrorMaker 2."""
+
+    mm2: Annotated[bool, typer.Option("--mm2", help="Verify the offset translation of MirrorMaker 2.")] = False
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            "--groups", metavar="REGEX", help="With --mm2: these groups. Default: those that MirrorMaker includes."
+        ),
+    ] = None
+    offset_lag_max: Annotated[
+        int, typer.Option("--offset-lag-max", metavar="N", min=0, help="With --mm2: its offset.lag.max.")
+    ] = 100
+    stale_s: Annotated[
+        float,
+        typer.Option(
+            "--stale-after", metavar="SECONDS", min=0, help="With --mm2: checkpoints should be renewed in this time."
+        ),
+    ] = 600
+
+
+@dataclass(frozen=True)
 class CopyOptions:
     """The settings of engines, which may be in ``--config`` too."""
 

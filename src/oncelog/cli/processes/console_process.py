@@ -22,7 +22,7 @@ from oncelog.listening.descriptors import raise_limit
 
 if TYPE_CHECKING:
     from oncelog.console.serving import ConsoleServer
-    from oncelog.console.settings import Settings
+    from oncelog.console.settings import NamedCluster, Settings
 
 DEFAULT_LISTEN: Final = "127.0.0.1:8080"
 DEFAULT_SAMPLE_EVERY_S: Final = 10.0
@@ -38,6 +38,21 @@ OPTIONS: Final = (
         "HOST:PORT",
         "Address to listen on; beyond loopback it needs TLS and a login.",
         default=DEFAULT_LISTEN,
+    ),
+    CommandOption(
+        "clusters",
+        str,
+        "NAME=HOST:PORT[,HOST:PORT…]",
+        "A cluster of several in one console; may be repeated. Replaces --bootstrap-servers.",
+        repeats=True,
+        spelled=("--cluster",),
+    ),
+    CommandOption(
+        "cluster_config",
+        str,
+        "NAME=FILE",
+        "A properties file with the client settings of one --cluster; may be repeated.",
+        repeats=True,
     ),
     CommandOption("name", str, "HOST", "A host name that browsers use for it; may be repeated.", repeats=True),
     CommandOption("allow_changes", bool, None, "Let pages change the cluster; needs --audit-log."),
@@ -77,8 +92,8 @@ OPTIONS: Final = (
     CommandOption(
         "metrics_url",
         str,
-        "URL",
-        "Metrics port of one of oncelog's brokers (serve --http); may be repeated.",
+        "[NAME=]URL",
+        "Metrics port of one of oncelog's brokers (serve --http), of --cluster NAME; may be repeated.",
         repeats=True,
     ),
     CommandOption(
@@ -102,6 +117,8 @@ def read_console(arguments: Sequence[str]) -> dict[str, Any] | None:
     values = read_plainly((*OPTIONS, _BOOTSTRAP), arguments)
     if values is None or address_of(values.get("listen", DEFAULT_LISTEN)) is None:
         return None
+    if "clusters" in values and "bootstrap" in values:
+        return None
     return values
 
 
@@ -110,6 +127,8 @@ def run_console(
     bootstrap: str = DEFAULT_BOOTSTRAP,
     client: Mapping[str, str] | None = None,
     command_options: str | None = None,
+    clusters: Sequence[str] = (),
+    cluster_config: Sequence[str] = (),
     listen: str = DEFAULT_LISTEN,
     name: Sequence[str] = (),
     allow_changes: bool = False,
@@ -130,6 +149,7 @@ def run_console(
     from oncelog.console.logins import NoLogin, login_of
     from oncelog.console.settings import Settings
 
+    named = _named_clusters(clusters, cluster_config, metrics_url)
     host, port = address_of(listen) or ("", 0)
     settings = Settings(
         bootstrap=bootstrap,
@@ -147,22 +167,38 @@ def run_console(
         audit_reports=tuple(path.absolute() for path in audit_report),
         audit_data=tuple(path.absolute() for path in audit_data),
         sample_every_s=sample_every,
-        metrics_urls=tuple(metrics_url),
+        metrics_urls=() if named else tuple(metrics_url),
+        clusters=named,
     )
     server = server_of(settings)
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
     gc.enable()
-    scheme = "https" if settings.has_tls else "http"
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    mode = f"changes are allowed, and written to {settings.audit_log}" if settings.allow_changes else "read-only"
-    line = f"console of {settings.bootstrap} at {scheme}://{host}:{settings.port}/ ({mode})"
+    line = _first_line(settings)
     server.on_listening = lambda: print_line(line, err=True, flush=True)
     try:
         server.run()
     except KeyboardInterrupt:
         _end_at_once()
     return 0
+
+
+def _named_clusters(
+    clusters: Sequence[str], configs: Sequence[str], metrics_urls: Sequence[str]
+) -> tuple[NamedCluster, ...]:
+    if not clusters and not configs:
+        return ()
+    from oncelog.cli.processes.console_clusters import clusters_of
+
+    return clusters_of(clusters, configs, metrics_urls)
+
+
+def _first_line(settings: Settings) -> str:
+    scheme = "https" if settings.has_tls else "http"
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    mode = f"changes are allowed, and written to {settings.audit_log}" if settings.allow_changes else "read-only"
+    subject = ", ".join(named.name for named in settings.clusters) or settings.bootstrap
+    return f"console of {subject} at {scheme}://{host}:{settings.port}/ ({mode})"
 
 
 def _end_at_once() -> Never:

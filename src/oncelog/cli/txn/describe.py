@@ -54,7 +54,7 @@ def list_(
       oncelog txn list --state Ongoing --longer-than-ms 60000
       oncelog txn list --id-pattern 'payments-.*' --json
     """
-    from oncelog.admin.transactions.id_pages import by_id, sorted_ids
+    from oncelog.admin.transactions.id_pages import by_id, epochs_of, sorted_ids, with_epochs
     from oncelog.admin.transactions.transactional_ids import ListFilter
 
     if sort not in SORTS:
@@ -64,13 +64,17 @@ def list_(
     key = by_id if sort == "id" else lambda row: (getattr(row, name), row.transactional_id)
     with cluster.open_client() as client:
         listing = sorted_ids(client, list_filter, coordinators=coordinator or None, key=key)
+        epochs = epochs_of(client, listing)
     report_unanswered(listing.unanswered)
     if cluster.as_json:
-        print_json_rows(listing)
+        print_json_rows(with_epochs(listing, epochs))
     else:
         print_long_table(
-            ("transactional id", "producer", "state", "coordinator"),
-            lambda: ((row.transactional_id, row.producer_id, row.state, row.coordinator) for row in listing),
+            ("transactional id", "producer", "epoch", "state", "coordinator"),
+            lambda: (
+                (row.transactional_id, row.producer_id, row.producer_epoch, row.state, row.coordinator)
+                for row in with_epochs(listing, epochs)
+            ),
         )
     if listing.unanswered and not listing.answered:
         raise typer.Exit(1)
@@ -143,6 +147,8 @@ def _document(client: Client, row: TransactionRow) -> dict[str, object]:
         "timeout_ms": None if row.is_two_phase else row.timeout_ms,
         "two_phase": row.is_two_phase,
         "start_ms": row.start_ms,
+        "client_id": row.client_id,
+        "client_host": row.client_host,
         "age_ms": _age_ms(row),
         "partitions": [
             {"topic": partition.topic, "partition": partition.partition, "last_stable_offset": stable, "lag": lag}
@@ -158,6 +164,8 @@ def _print(client: Client, row: TransactionRow) -> None:
         f"transactional id {row.transactional_id}  state {row.state}  producer {row.producer_id}  "
         f"epoch {row.producer_epoch}  coordinator {row.coordinator}  time-out {timeout}"
     )
+    if row.client:
+        print_line(row.client)
     if age_ms is not None and row.start_ms is not None:
         begun = f"begun {moment_text(row.start_ms)}, {duration_text(age_ms)} ago"
         print_line(begun if row.is_open else f"no transaction open; the last one was {begun}")

@@ -22,11 +22,18 @@ if TYPE_CHECKING:
 
 EXIT_STUCK: Final = 2
 """The exit code with --fail-on-stuck."""
+_NAMED_KINDS: Final = ("transaction", "group", "id", "ids")
 _MOST_DETAILS: Final = 10
 """Problems of a cluster that are printed with their sentences below the table."""
 
 app = CommandGroup("Explain why a cluster, group, topic, partition, producer or transactional id is stuck.")
 
+Principal = Annotated[
+    str | None,
+    typer.Option(
+        "--principal", metavar="USER", help="The principal as which a group's members log in: check that it may read."
+    ),
+]
 FailOnStuck = Annotated[bool, typer.Option("--fail-on-stuck", help=f"Exit with {EXIT_STUCK} if something is stuck.")]
 
 
@@ -36,6 +43,7 @@ def cluster_(
         list[str] | None,
         typer.Option("--ignore", metavar="CAUSE", help="Leave out a cause, such as no-members; may be repeated."),
     ] = None,
+    principal: Principal = None,
     fail_on_stuck: FailOnStuck = False,
     cluster: AdminOptions = AdminOptions(),
 ) -> None:
@@ -59,14 +67,16 @@ def cluster_(
             f"no cause {unknown[0]!r}; there are {', '.join(sorted(names))}", param_hint="--ignore"
         )
     with cluster.open_client() as client, progress_on_terminal("steps") as progress:
-        report = explain_cluster(client, options=cluster.as_arguments(), progress=progress)
+        options, user = cluster.as_arguments(), _principal(principal)
+        report = explain_cluster(client, options=options, principal=user, progress=progress)
     problems = [problem for problem in report.problems if problem.cause.value not in (ignore or ())]
     for question in report.unknown:
         print_line(f"oncelog: not known: {question}", err=True)
     is_stuck = any(problem.severity.value == "stuck" for problem in problems)
     if cluster.as_json:
         document = {"summary": report.summary, "is_stuck": is_stuck, "counts": report.counts}
-        print_json(document | {"problems": problems, "unknown": report.unknown, "now_ms": report.now_ms})
+        ids = {"timed_out": report.id_facts.ends.repeated, "unused_ids": report.id_facts.census.unused}
+        print_json(document | {"problems": problems, "unknown": report.unknown, "now_ms": report.now_ms} | ids)
     else:
         _print_problems(report.summary, problems, report.now_ms)
     if fail_on_stuck and is_stuck:
@@ -79,12 +89,7 @@ def group(
     window: Annotated[
         float, typer.Option("--window", metavar="MINUTES", min=0.1, help="How far back its commits are read.")
     ] = 15,
-    principal: Annotated[
-        str | None,
-        typer.Option(
-            "--principal", metavar="USER", help="The principal as which its members log in: check that it may read."
-        ),
-    ] = None,
+    principal: Principal = None,
     fail_on_stuck: FailOnStuck = False,
     cluster: AdminOptions = AdminOptions(),
 ) -> None:
@@ -103,8 +108,8 @@ def group(
     """
     from oncelog.admin.explain.targets import explain_group
 
-    who = principal if principal is None or ":" in principal else f"User:{principal}"
-    _explain(cluster, fail_on_stuck, explain_group, name, window_ms=int(window * MINUTE_MS), principal=who)
+    window_ms = int(window * MINUTE_MS)
+    _explain(cluster, fail_on_stuck, explain_group, name, window_ms=window_ms, principal=_principal(principal))
 
 
 @app.command()
@@ -177,6 +182,10 @@ def txn(
     _explain(cluster, fail_on_stuck, explain_txn, name)
 
 
+def _principal(name: str | None) -> str | None:
+    return name if name is None or ":" in name else f"User:{name}"
+
+
 def _explain(
     cluster: AdminOptions, fail_on_stuck: bool, explain: Callable[..., Report], *subject: object, **more: object
 ) -> None:
@@ -204,7 +213,7 @@ def _print_problems(summary: str, problems: list[Problem], now_ms: int) -> None:
             (
                 problem.severity.value,
                 problem.verdict.replace("_", "-") if problem.verdict else problem.cause.value,
-                f"{problem.kind} {problem.name}" if problem.kind in ("transaction", "group") else problem.name,
+                f"{problem.kind} {problem.name}" if problem.kind in _NAMED_KINDS else problem.name,
                 None if problem.since_ms is None else duration_text(max(0, now_ms - problem.since_ms)),
                 _names(problem.groups),
                 _names([str(partition) for partition in problem.partitions]),

@@ -12,7 +12,7 @@ from oncelog.admin.transactions.audit_trail import Audit
 from oncelog.console.query import MAX_PARAMETER_LENGTH
 
 # Form fields that identify the subject of a change.
-NAMING_FIELDS: Final = ("topic", "partition", "name", "id", "start_offset", "directory", "typed")
+NAMING_FIELDS: Final = ("topic", "partition", "name", "id", "start_offset", "directory", "user", "principal", "typed")
 
 
 def console_audit(audit: Audit, user: str, address: str) -> Audit:
@@ -20,6 +20,17 @@ def console_audit(audit: Audit, user: str, address: str) -> Audit:
 
     def write(entry: Mapping[str, Any]) -> None:
         audit({**entry, "by": user, "address": address, "via": "console"})
+
+    return write
+
+
+def of_cluster(audit: Audit, cluster: str) -> Audit:
+    """An audit log that adds the name of the cluster to every entry; without a name, the same one."""
+    if not cluster:
+        return audit
+
+    def write(entry: Mapping[str, Any]) -> None:
+        audit({**entry, "cluster": cluster})
 
     return write
 

@@ -21,7 +21,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from oncelog.console.admission.attempts import Attempts
 from oncelog.console.admission.forms import MAX_FORM_BYTES, MAX_UPLOAD_BYTES, Form, read_form
-from oncelog.console.admission.refusals import Refusals, form_address, is_local, own_address
+from oncelog.console.admission.refusals import (
+    Refusals,
+    form_address,
+    is_local,
+    own_address,
+    path_in_cluster,
+)
 from oncelog.console.admission.sessions import Session, cookie_of, form_token, is_form_token, new_session, session_of
 from oncelog.console.settings import Settings, may_be_addressed_as
 from oncelog.listening.waiting import source_of
@@ -256,7 +262,7 @@ class Gate:
 
 def is_work(request: Request) -> bool:
     """True for a form that makes the console work and changes no cluster."""
-    return request.method == "POST" and request.scope["path"].startswith(WORK_PREFIX)
+    return request.method == "POST" and path_in_cluster(request.scope["path"]).startswith(WORK_PREFIX)
 
 
 def address_of(scope: Scope) -> str:

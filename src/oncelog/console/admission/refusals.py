@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
-from http import HTTPStatus
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Final
 from urllib.parse import urlsplit
 
 from jinja2 import Environment
@@ -14,26 +15,47 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from oncelog.admin.transactions.audit_trail import Audit, entry_of
 from oncelog.console.admission.audit_lines import console_audit
+from oncelog.console.admission.error_words import words_of
 
 MAX_NOTED_PER_MINUTE: Final = 100
+_MENDABLE: Final = (400, 404, 502)  # Statuses of a wrong value, which another one may mend.
+_IN_CLUSTER: Final = re.compile(r"/c/([^/]+)(?=/)")
 
 
 class Refusals:
-    def __init__(self, templates: Environment, audit: Audit, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        templates: Environment,
+        audit: Audit,
+        now_s: Callable[[], float] = time.monotonic,
+        by_cluster: Mapping[str, Environment] = MappingProxyType({}),
+    ) -> None:
+        """``by_cluster`` has the templates of each of several clusters."""
         self._templates = templates
+        self._by_cluster = by_cluster
         self._audit = audit
         self._now_s = now_s
         self._minute = 0
         self._noted = 0
 
-    def of(self, request: Request, status: int, reason: str, **shown: Any) -> Response:
+    def of(
+        self, request: Request, status: int, reason: str, error: Exception | None = None, *, live: bool = False
+    ) -> Response:
         """A response with a status and a one-sentence reason."""
-        title = HTTPStatus(status).phrase
         if request.url.path.endswith(".json"):
             return JSONResponse({"error": reason, "status": status}, status)
-        template = self._templates.get_template("refused.html")
-        own = {"path": request.url.path, "own_address": own_address(request), "back": form_address(request)}
-        page = {"title": title, "reason": reason, "live": False} | own | shown
+        templates = self._by_cluster.get(self._cluster_of(request), self._templates)
+        template = templates.get_template("refused.html")
+        path = request.url.path.removeprefix(str(templates.globals["prefix"]))
+        own = {
+            "path": path,
+            "own_address": own_address(request),
+            "back": form_address(request),
+        }
+        fields = dict(request.query_params)
+        words = words_of(status, error, path, fields)
+        page = {"title": words.title, "words": words, "reason": reason, "status": status, "live": live} | own
+        page["fields"] = fields if status in _MENDABLE and request.method == "GET" else {}
         return HTMLResponse(template.render(**page), status)
 
     def login(self, request: Request, wrong: str, return_to: str) -> Response:
@@ -55,8 +77,20 @@ class Refusals:
         address = "" if client is None else f"{client.host}:{client.port}"
         truncation = {"more_this_minute": "not written"} if self._noted == MAX_NOTED_PER_MINUTE else {}
         path = request.url.path[:200]
-        details = {"path": path, **(named or {}), "error": reason, **truncation}
+        cluster = self._cluster_of(request)
+        details = {**({"cluster": cluster} if cluster else {}), "path": path, **(named or {})}
+        details |= {"error": reason, **truncation}
         console_audit(self._audit, user, address)(entry_of("console", "refused", **details))
+
+    def _cluster_of(self, request: Request) -> str:
+        # Before routing: the path alone tells the cluster.
+        in_cluster = _IN_CLUSTER.match(request.url.path)
+        return in_cluster[1] if in_cluster is not None and in_cluster[1] in self._by_cluster else ""
+
+
+def path_in_cluster(path: str) -> str:
+    """The path without the start that names one of several clusters."""
+    return _IN_CLUSTER.sub("", path, count=1) if path.startswith("/c/") else path
 
 
 def form_address(request: Request) -> str | None:

@@ -1,9 +1,4 @@
-"""Rates of topics, computed from two observations by pages: their difference over the time between them.
-
-A rate states its window, and is None rather than wrong: at the first observation, after records were deleted or the
-topic was recreated (an end or a size went down), or if the partitions differ. Offsets include transaction markers.
-Bytes are the growth of one copy on disk, so retention at work leaves them unknown.
-"""
+"""Rates of topics, computed from two observations by pages: their difference over the time between them."""
 
 from __future__ import annotations
 
@@ -15,6 +10,10 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from oncelog.base.ids import TopicPartition
+
+# A rate states its window, and is None rather than wrong: at the first observation, after records were deleted or the
+# topic was recreated (an end or a size went down), or if the partitions differ. Offsets include transaction markers.
+# Bytes are the growth of one copy on disk, so retention at work leaves them unknown.
 
 MAX_WINDOW_S: Final = 300.0  # Older observations are dropped.
 MIN_WINDOW_S: Final = 1.0  # A shorter window is too inaccurate.

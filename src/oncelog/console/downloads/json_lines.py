@@ -37,7 +37,7 @@ class JsonLines:
         self._buffer = TemporaryBytes()
 
     def take(self, fetched: Fetched, states: Mapping[int, str], until: int, remaining: Remaining) -> int:
-        committed, target = self._selection.committed, self._selection.target
+        committed, record_filter = self._selection.committed, self._selection.record_filter
         for at, header in iter_headers(fetched.records):
             if header.is_control or header.next_offset <= fetched.position or (committed and states[at] == ABORTED):
                 continue
@@ -45,7 +45,9 @@ class JsonLines:
                 if record.state == UNREADABLE:
                     remaining.add_unreadable(f"{fetched.partition}, the batch at offset {record.offset}: {record.note}")
                     continue
-                if record.offset < fetched.position or (target is not None and not target.is_in(record.as_record())):
+                if record.offset < fetched.position or not (
+                    record_filter.allows(record.state) and record_filter.matches(record.as_record())
+                ):
                     continue
                 if record.offset >= until or remaining.is_full():
                     return min(record.offset, until)

@@ -1,12 +1,4 @@
-"""Records as a Parquet file, with the columns of ``oncelog.read_arrow`` and, unless all are committed, ``state``.
-
-Batches become columns by ``records.columns``, without a Python step per record. An incomplete file says so in its
-metadata, under the key ``oncelog``.
-
-A large value is a row group of its own, a view of the fetch response, and is freed before the lock is released. Arrow
-writes into an unnamed temporary file from which the response is sent: a 10 MB page that passed through Python would be
-in memory once more. Neither pandas nor pyarrow.compute is imported for the console's own columns (60 MB).
-"""
+"""Records as a Parquet file, with the columns of ``oncelog.read_arrow`` and, unless all are committed, ``state``."""
 
 from __future__ import annotations
 
@@ -33,6 +25,13 @@ from oncelog.records.columns.arrow_arrays import Array
 from oncelog.records.columns.decode import Selection as Columns
 from oncelog.records.columns.decode import column_schema, decode
 from oncelog.records.errors import CorruptBatch
+
+# Batches become columns by `records.columns`, without a Python step per record. An incomplete file says so in its
+# metadata, under the key `oncelog`.
+#
+# A large value is a row group of its own, a view of the fetch response, and is freed before the lock is released.
+# Arrow writes into an unnamed temporary file from which the response is sent: a 10 MB page that passed through Python
+# would be in memory once more. Neither pandas nor pyarrow.compute is imported for the console's own columns (60 MB).
 
 _ROW_GROUP_BYTES: Final = 4 * MIB
 _PIECE: Final = 192 * KIB
@@ -87,7 +86,7 @@ class ParquetFile:
             if not crc_matches(fetched.records, at, header):
                 raise CorruptBatch(f"{fetched.partition}: the checksum of the batch at {header.base_offset} is wrong")
         columns = Columns(topic, partition, fetched.position, until, self._selection.committed, include_headers=True)
-        hits = self._hits(fetched, until)
+        hits = self._hits(fetched, states, until)
         for piece in decode(fetched.records, columns, fetched.aborted if self._selection.committed else ()):
             for rows in _runs(piece.rows, hits):
                 some = rows.slice(0, remaining.records)
@@ -108,11 +107,10 @@ class ParquetFile:
     def written(self) -> Iterator[bytes]:
         return self._file.pieces()
 
-    def _hits(self, fetched: Fetched, until: int) -> npt.NDArray[np.int64] | None:
-        target = self._selection.target
-        if target is None:
+    def _hits(self, fetched: Fetched, states: Mapping[int, str], until: int) -> npt.NDArray[np.int64] | None:
+        if not self._selection.record_filter:
             return None
-        events = scanned(fetched, target, until, True, Outcomes())
+        events = scanned(fetched, self._selection.record_filter, until, states, Outcomes())
         return np.array([event.record.offset for event in events if isinstance(event, Hit)], np.int64)
 
     def _add(self, rows: pa.RecordBatch, fetched: Fetched, states: Mapping[int, str]) -> None:

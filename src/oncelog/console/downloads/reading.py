@@ -12,7 +12,6 @@ from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.fetcher import Fetcher
 from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.positions import Fetched, FetchSettings
-from oncelog.console.downloads import PATH
 from oncelog.console.downloads.selection import Selection
 from oncelog.console.downloads.states import States
 from oncelog.console.records.read_lock import ANSWER_MS, held
@@ -125,7 +124,7 @@ def notice_of(selection: Selection, at: Mapping[TopicPartition, int], remaining:
             "reason": f"one download is limited to {selection.most_records} records and "
             f"{selection.most_bytes} bytes of keys, values and headers",
             "next": {str(partition.partition): offset for partition, offset in sorted(rest.items())},
-            "go_on": f"{PATH}?{urlencode(selection.kept | {'positions': positions})}",
+            "go_on": f"{selection.path}?{urlencode(selection.kept | {'positions': positions})}",
         }
     if remaining.unreadable:
         notice["unreadable"] = remaining.unreadable

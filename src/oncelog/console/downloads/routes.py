@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Generator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Final
 
@@ -14,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 
 from oncelog.client.errors import ClientError
 from oncelog.console.cluster.access import ClusterAccess
-from oncelog.console.downloads import json_lines
+from oncelog.console.downloads import PATH, json_lines
 from oncelog.console.downloads.reading import Writer, written
 from oncelog.console.downloads.selection import FILE_FORMATS, PARQUET, Selection, selection_of
 from oncelog.console.formats.readers import INSTALL
@@ -47,6 +48,7 @@ class Downloads:
         if file_format == PARQUET and find_spec("pyarrow") is None:
             raise BadQuery(f"Parquet needs pyarrow: {INSTALL}")
         selection = await self._cluster.call(lambda client: selection_of(client, page_request.query))
+        selection = replace(selection, path=page_request.settings.prefix + PATH)
         headers = {"Content-Disposition": f'attachment; filename="{selection.file_name(file_format)}"'}
         media_type = _PARQUET_TYPE if file_format == PARQUET else json_lines.MEDIA_TYPE
         if request.method == "HEAD":

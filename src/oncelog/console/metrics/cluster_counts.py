@@ -1,7 +1,7 @@
 """A sample of any cluster's state through the protocol: rates, lags, and partitions with problems.
 
 A sample requests the metadata of all topics, both ends of all partitions (ListOffsets, both isolation levels), the
-groups with the committed offsets of some, and the transactions under way. Rates need two samples. Partitions are
+groups with their committed offsets, and the transactions under way. Rates need two samples. Partitions are
 processed in slices, so memory grows with the cluster by only one offset per partition.
 """
 
@@ -14,20 +14,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from oncelog.admin.groups import list_groups
+from oncelog.admin.explain.cluster_groups import read_groups
 from oncelog.admin.transactions.partition_offsets import bounds_of
 from oncelog.admin.transactions.transactional_ids import ListFilter, list_transactions
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import Client
-from oncelog.client.errors import ClientError
 from oncelog.client.machine.metadata import TopicInfo
-from oncelog.client.machine.offsets import Committed
-from oncelog.client.programs.group import committed_offsets
 from oncelog.console.metrics.history import Key
 
 SLICE: Final = 2000
 MAX_TOPICS: Final = 40  # The busiest topics keep their rates; the total covers all topics.
-MAX_GROUPS: Final = 30  # Groups whose offsets are read, those with members first.
 UNDER_WAY: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 _UNKNOWN: Final = -1
 Ends: TypeAlias = "dict[TopicName, array[int]]"
@@ -36,11 +32,15 @@ Ends: TypeAlias = "dict[TopicName, array[int]]"
 
 @dataclass(slots=True)
 class ClusterCounts:
-    """A sample. ``answer_s``, the time to fetch the metadata of all topics, measures how fast the cluster answers."""
+    """A sample. ``stable`` has last stable offsets, ``groups`` both lags. ``answer_s``, the time to fetch the metadata
+    of all topics, measures how fast the cluster answers.
+    """
 
     at_s: float
     ends: Ends
+    stable: Ends = field(default_factory=dict)
     values: dict[Key, float] = field(default_factory=dict)
+    groups: dict[Key, float] = field(default_factory=dict)
     unanswered: list[str] = field(default_factory=list)
     answer_s: float = 0.0
 
@@ -84,11 +84,12 @@ def _read_offsets(client: Client, topics: Mapping[TopicName, TopicInfo], counts:
         bounds, unanswered = bounds_of(client, piece)
         counts.unanswered += map(str, unanswered)
         for partition, info in bounds.items():
-            ends = counts.ends.get(partition.topic)
-            if ends is None:
-                ends = counts.ends[partition.topic] = array("q", [_UNKNOWN]) * len(topics[partition.topic].partitions)
-            if partition.partition < len(ends):
-                ends[partition.partition] = info.end_offset
+            size = len(topics[partition.topic].partitions)
+            for offsets, offset in ((counts.ends, info.end_offset), (counts.stable, info.last_stable_offset)):
+                if partition.topic not in offsets:
+                    offsets[partition.topic] = array("q", [_UNKNOWN]) * size
+                if partition.partition < size:
+                    offsets[partition.topic][partition.partition] = offset
             held += info.held
             worst = max(worst, info.held)
     if counts.ends:
@@ -102,38 +103,23 @@ def _pieces(partitions: Iterator[TopicPartition]) -> Iterator[list[TopicPartitio
 
 
 def _read_groups(client: Client, counts: ClusterCounts) -> None:
-    """Compute the lag of each group: the offsets from its commits to the ends of their partitions."""
-    try:
-        groups = sorted(
-            list_groups(client), key=lambda list_group: (list_group.state in ("Empty", "Dead"), list_group.group)
-        )
-    except ClientError as error:
-        counts.unanswered.append(str(error))
-        return
-    counts.values["groups", "all"] = len(groups)
-    for listed in groups[:MAX_GROUPS]:
-        try:
-            committed = committed_offsets(client, listed.group)
-        except ClientError as error:
-            counts.unanswered.append(f"group {listed.group}: {error}")
-            continue
+    """Compute both lags of each group: the offsets from its commits to the ends, and to the last stable offsets."""
+    groups = read_groups(client)
+    counts.unanswered += map(str, (*groups.coordinators, *groups.unanswered))
+    counts.values["groups", "all"] = groups.total
+    for name, committed in groups.committed.items():
         # Without a commit the lag is unknown, not 0.
         if committed:
-            counts.values["lag", listed.group] = lag_of(committed, counts.ends)
-    if len(groups) > MAX_GROUPS:
-        counts.unanswered.append(f"{len(groups) - MAX_GROUPS} groups are not sampled; the maximum is {MAX_GROUPS}")
+            counts.groups["lag", name] = lag_of(committed, counts.ends)
+            counts.groups["readable", name] = lag_of(committed, counts.stable)
 
 
-def lag_of(committed: Mapping[TopicPartition, Committed], ends: Ends) -> int:
+def lag_of(committed: Mapping[TopicPartition, int], ends: Ends) -> int:
     lag = 0
-    for partition, offset in committed.items():
-        topic_ends = ends.get(partition.topic)
-        if (
-            topic_ends is not None
-            and partition.partition < len(topic_ends)
-            and topic_ends[partition.partition] != _UNKNOWN
-        ):
-            lag += max(0, topic_ends[partition.partition] - offset.offset)
+    for (topic, partition), offset in committed.items():
+        topic_ends = ends.get(topic)
+        if topic_ends is not None and partition < len(topic_ends) and topic_ends[partition] != _UNKNOWN:
+            lag += max(0, topic_ends[partition] - offset)
     return lag
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 MAX_SERIES: Final = 400
@@ -63,10 +63,20 @@ class History:
         series = self._series[key] = _Series(self.capacity)
         return series
 
-    def since(self, time_ms: int) -> tuple[list[int], dict[Key, list[float]]]:
+    def latest(self) -> dict[Key, float]:
+        with self._lock:
+            last = self._moments - 1
+            place = last % self.capacity
+            return {key: entry.values[place] for key, entry in self._series.items() if entry.last_moment == last}
+
+    def since(
+        self, time_ms: int, chosen: Callable[[Key], bool] = lambda key: True
+    ) -> tuple[list[int], dict[Key, list[float]]]:
         with self._lock:
             kept = min(self._moments, self.capacity)
             places = [index % self.capacity for index in range(self._moments - kept, self._moments)]
             places = [place for place in places if self._times[place] >= time_ms]
             times = [self._times[place] for place in places]
-            return times, {key: [entry.values[at] for at in places] for key, entry in self._series.items()}
+            return times, {
+                key: [entry.values[at] for at in places] for key, entry in self._series.items() if chosen(key)
+            }

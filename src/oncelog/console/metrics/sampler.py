@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from oncelog.base.units import MIB
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import ClientError
 from oncelog.console.metrics.history import History, Key
@@ -22,17 +23,19 @@ if TYPE_CHECKING:
 KEPT_S: Final = 3600
 SHARE: Final = 20  # A sample takes at most one part in SHARE of the time; the pause takes the rest.
 MAX_PROBLEMS: Final = 20
+GROUPS_BYTES: Final = 12 * MIB  # The lags of 2,000 groups with a sample every ten seconds; of fewer with more samples.
 FIRST_AFTER_S: Final = 1.0  # The first page is served before the first sample, which covers every partition.
 _PATIENCE_S: Final = 0.5
 
 
 class Sampler:
-    """Fills a history. ``problems`` has the reasons for what the last sample lacks."""
+    """Fills two histories, ``groups`` with lags. ``problems`` has the reasons for what the last sample lacks."""
 
     def __init__(self, connect: Callable[[], Client], urls: Sequence[str], every_s: float) -> None:
         self.every_s = every_s
         self.urls = tuple(urls)
         self.history = History(max(2, int(KEPT_S / every_s)))
+        self.groups = History(self.history.capacity, GROUPS_BYTES // (8 * self.history.capacity))
         self.problems: list[str] = []
         self.took_s = 0.0
         self.pause_s = every_s
@@ -64,7 +67,9 @@ class Sampler:
         began = time.monotonic()
         problems: list[str] = []
         values = {**self._sample_ports(began, problems), **self._sample_cluster(began, problems)}
-        self.history.add(int(time.time() * 1000), values)
+        now_ms = int(time.time() * 1000)
+        self.history.add(now_ms, values)
+        self.groups.add(now_ms, {} if self._counts is None else self._counts.groups)
         self.problems = problems[:MAX_PROBLEMS]
         self.took_s = time.monotonic() - began
         self.pause_s = max(self.every_s - self.took_s, self.took_s * (SHARE - 1))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -26,17 +28,22 @@ from oncelog.base.ids import TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.console.admission.gate import Permit
 from oncelog.console.changes.audited_changes import Changes, partition_of, reset_plan
+from oncelog.console.metrics.lag_trends import trend_of
 from oncelog.console.page import PageRequest
 from oncelog.console.query import BadQuery, Query
 from oncelog.console.rendering import one_page
+from oncelog.plotting.lines import Line, line_plot, sparkline
 
 if TYPE_CHECKING:
     from oncelog.admin.explain.cluster_report import GroupSummary
+    from oncelog.console.metrics.sampler import Sampler
 
 SORTS: Final = ("name", "readable", "lag", "members", "rate")
 TARGETS: Final = ("earliest", "latest", "current", "offset", "timestamp_ms", "shift")
 MAX_PLAN_LENGTH: Final = 200_000
 MAX_MEMBERS: Final = 100
+SPARK_MS: Final = 900_000
+HISTORY_MS: Final = 3_600_000
 MAX_ASSIGNED: Final = 20  # Partitions named per member; the others are counted.
 
 
@@ -58,8 +65,10 @@ def read_all(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
     if sort != "name":
         # Unknown is not 0: it comes first.
         listed.sort(key=lambda row: (row[sort] is not None, -(row[sort] or 0)))
+    groups = one_page(listed, query.number("page", 1, 1))
+    _add_trends(groups["rows"], page_request.sampler)
     return {
-        "groups": one_page(listed, query.number("page", 1, 1)),
+        "groups": groups,
         "filter": {"filter": name_filter, "state": state, "type": group_type, "sort": sort},
         "types": GROUP_TYPES,
         "sorts": SORTS,
@@ -79,6 +88,30 @@ def _listed(row: GroupRow, lags: GroupSummary | None, rate: float | None) -> dic
         "unknown": lags.unknown,
         "rate": rate,
     }
+
+
+def _add_trends(rows: list[dict[str, Any]], sampler: Sampler | None) -> None:
+    # For each row, how the lag of its group has changed over the last minutes.
+    names = {row["group"] for row in rows}
+    since_ms = int(time.time() * 1000) - SPARK_MS
+    times, series = ([], {}) if sampler is None else sampler.groups.since(since_ms, lambda key: key[1] in names)
+    for row in rows:
+        lags = series.get(("lag", row["group"]), [math.nan] * len(times))
+        row["trend"] = trend_of(times, lags)
+        row["spark"] = sparkline(times, lags)
+
+
+def history_of(sampler: Sampler | None, group: str) -> dict[str, Any]:
+    if sampler is None:
+        return {"trend": None, "plot": None}
+    now_ms = int(time.time() * 1000)
+    times, series = sampler.groups.since(now_ms - HISTORY_MS, lambda key: key[1] == group)
+    to_end = series.get(("lag", group), [])
+    if not any(map(math.isfinite, to_end)):
+        return {"trend": None, "plot": None}
+    lines = [Line("lag to the end", to_end), Line("lag, read_committed", series.get(("readable", group), []))]
+    plot = line_plot("lag", "Lag over time", times, lines, (max(times[0], now_ms - HISTORY_MS), now_ms))
+    return {"trend": trend_of(times, to_end), "plot": plot}
 
 
 def read_one(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
@@ -103,6 +136,7 @@ def read_one(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
         "readable": total(readable(lag, bounds.get(partition_of(lag.topic, lag.partition))) for lag in lags),
         "unknown": to_end.count(None),
         "unanswered": [str(item) for item in (*unanswered, *more_unanswered)],
+        **history_of(page_request.sampler, description.group),
     }
 
 
@@ -198,11 +232,16 @@ def read_plan(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
     query = page_request.query
     group, topic = query.needed("name"), query.text("topic")
     to = query.text("to")
-    shown = {"group": group, "topic": topic, "to": to, "value": query.text("value"), "targets": TARGETS}
+    shown: dict[str, Any] = {"group": group, "topic": topic, "to": to, "value": query.text("value"), "targets": TARGETS}
+    shown |= {"state": describe_group(client, group).state, "plan": None, "wrong": None}
     if not to:
-        return shown | {"plan": None, "state": describe_group(client, group).state}
-    rows = reset_plan(client, group, target_of(query), topic)
-    return shown | {"plan": rows, "state": describe_group(client, group).state, "sent": plan_text(rows)}
+        return shown
+    try:
+        target = target_of(query)
+    except BadQuery as error:
+        return shown | {"wrong": str(error), "refused_with": error.status}
+    rows = reset_plan(client, group, target, topic)
+    return shown | {"plan": rows, "sent": plan_text(rows)}
 
 
 def target_of(query: Query) -> ResetTo:

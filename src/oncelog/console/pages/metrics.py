@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.console.metrics.history import Key
 from oncelog.console.page import PageRequest
@@ -14,8 +14,12 @@ from oncelog.console.rendering import shown
 from oncelog.plotting.axes import Unit
 from oncelog.plotting.lines import Line, LinePlot, line_plot
 
+if TYPE_CHECKING:
+    from oncelog.console.metrics.sampler import Sampler
+
 MINUTES: Final = ("60", "15", "5")
 RATE_OF_ALL: Final[Key] = ("records", "")
+MAX_GROUPS: Final = 30
 # The shortest time axis: a console that has run for less than the requested time draws only what it has.
 LEAST_MS: Final = 60_000
 
@@ -79,6 +83,7 @@ def read(page_request: PageRequest) -> Mapping[str, Any]:
     now_ms = int(time.time() * 1000)
     span = now_ms - int(minutes) * 60_000, now_ms
     times, series = sampler.history.since(span[0])
+    series |= _lags_of(sampler, times, name)
     if times:
         span = max(span[0], min(times[0], now_ms - LEAST_MS)), now_ms
     plots = (*CLUSTER, *(BROKERS if sampler.urls else ()))
@@ -99,8 +104,22 @@ def read(page_request: PageRequest) -> Mapping[str, Any]:
     if page_request.as_json:
         return rows | {"times_ms": times, "plots": [_plain(plot, lines[plot.key]) for plot in plots]}
     return rows | {
-        "cluster": [_drawn(plot, times, lines[plot.key], span) for plot in CLUSTER],
+        "protocol": [_drawn(plot, times, lines[plot.key], span) for plot in CLUSTER],
         "brokers": [_drawn(broker, times, lines[broker.key], span) for broker in BROKERS] if sampler.urls else [],
+    }
+
+
+def _lags_of(sampler: Sampler, times: Sequence[int], name: str) -> dict[Key, list[float]]:
+    # Of the groups that are most behind now; all groups would be megabytes.
+    lags = {
+        key: lag for key, lag in sampler.groups.latest().items() if key[0] == "lag" and name.lower() in key[1].lower()
+    }
+    chosen = set(sorted(lags, key=lambda key: (-lags[key], key))[:MAX_GROUPS])
+    own_times, series = sampler.groups.since(times[0] if times else 0, chosen.__contains__)
+    places = {time_ms: place for place, time_ms in enumerate(own_times)}
+    return {
+        key: [values[places[time_ms]] if time_ms in places else math.nan for time_ms in times]
+        for key, values in series.items()
     }
 
 

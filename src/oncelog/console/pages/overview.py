@@ -41,6 +41,8 @@ def read(page_request: PageRequest) -> Mapping[str, Any]:
         "most_names": MAX_NAMES,
         "age_ms": int(diagnosis.age_s * 1000),
         "error": diagnosis.error,
+        "is_stale": diagnosis.error is not None,
+        "period_ms": int(diagnosis.period_s * 1000),
         "status": {
             "healthy": status.healthy,
             "problems": status.problems,

@@ -1,10 +1,4 @@
-"""The read lock: the whole console processes one fetch response with records at a time.
-
-A 10 MB value is in memory several times while it is read (the response, the batch, the record, its text); concurrent
-requests for such values would add up. The lock is granted in order of request. Its holder waits for nothing but the
-rest of a response, as long as it keeps arriving. Nothing large outlives the lock: output for a browser goes to a file
-(``temporary_files``).
-"""
+"""The read lock: the whole console processes one fetch response with records at a time."""
 
 from __future__ import annotations
 
@@ -16,6 +10,11 @@ from typing import Final
 
 from oncelog.client.blocking.fetcher import Fetcher
 from oncelog.client.machine.positions import Fetched
+
+# A 10 MB value is in memory several times while it is read (the response, the batch, the record, its text);
+# concurrent requests for such values would add up. The lock is granted in order of request. Its holder waits for
+# nothing but the rest of a response, as long as it keeps arriving. Nothing large outlives the lock: output for a
+# browser goes to a file (`temporary_files`).
 
 ANSWER_MS: Final = 2000  # A response that stalls for longer is given up.
 

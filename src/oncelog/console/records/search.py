@@ -1,17 +1,9 @@
-"""A search through all records of some partitions, as a stream of hits, their outcomes and progress.
-
-"Nothing found" is reported only after everything up to the initial end was read; a search that stops earlier gives the
-offsets at which it continues. A hit above the last stable offset may get its state later (``Settled``), when the search
-has read on to the marker.
-
-A batch is scanned as one block of bytes. Records are located only in a batch that contains the needle, and only
-matching ones are parsed.
-"""
+"""A search through all records of some partitions, as a stream of hits, their outcomes and progress."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from oncelog.admin.transactions.partition_offsets import Bounds
@@ -21,45 +13,31 @@ from oncelog.client.blocking.client import Client
 from oncelog.client.blocking.fetcher import Fetcher
 from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.positions import Fetched, FetchSettings
+from oncelog.console.records.matching import matching_records
 from oncelog.console.records.read_lock import ANSWER_MS, held
+from oncelog.console.records.record_filter import RecordFilter
 from oncelog.console.records.record_states import (
-    MAX_BATCH_BYTES,
+    MARKER,
     PLAIN,
     UNDECIDED,
+    UNREADABLE,
     StoredRecord,
     decided_states,
-    stored,
 )
 from oncelog.console.records.transaction_outcomes import Outcomes, Settled
-from oncelog.records.batch import BatchHeader, crc_matches, iter_headers
+from oncelog.records.batch import iter_headers
 from oncelog.records.errors import CorruptBatch
-from oncelog.records.record import Record, read_record, records_data
-from oncelog.records.varint import read_varint
 
-PLACES: Final = ("anywhere", "key", "value", "header")
+# "Nothing found" is reported only after everything up to the initial end was read; a search that stops earlier gives
+# the offsets at which it continues. A hit above the last stable offset may get its state later (`Settled`), when the
+# search has read on to the marker.
+
 MAX_HITS: Final = 200
 FETCH_BYTES: Final = 4 * MIB
 PARTITION_BYTES: Final = 2 * MIB
 _POLL_MS: Final = 300
 _PROGRESS_MS: Final = 200
 _MAX_UNREADABLE: Final = 20
-
-
-@dataclass(frozen=True, slots=True)
-class SearchTarget:
-    needle: bytes
-    place: str = "anywhere"
-
-    def is_in(self, record: Record) -> bool:
-        key, value = self.place in ("anywhere", "key"), self.place in ("anywhere", "value")
-        return (
-            (key and record.key is not None and self.needle in record.key)
-            or (value and record.value is not None and self.needle in record.value)
-            or (self.place in ("anywhere", "header") and any(self._in_header(*header) for header in record.headers))
-        )
-
-    def _in_header(self, name: str, value: bytes | None) -> bool:
-        return self.needle in name.encode() or (value is not None and self.needle in value)
 
 
 class ShownHit(NamedTuple):
@@ -95,7 +73,7 @@ SearchEvent = Hit | ShownHit | Settled | Progress
 
 def search(
     client: Client,
-    target: SearchTarget,
+    record_filter: RecordFilter,
     positions: Mapping[TopicPartition, int],
     bounds: Mapping[TopicPartition, Bounds],
     stopped: Callable[[], bool],
@@ -105,7 +83,7 @@ def search(
 
     ``shown`` converts a hit under the read lock. Raises ClientError.
     """
-    run = _Search(client, target, positions, bounds, stopped, shown)
+    run = _Search(client, record_filter, positions, bounds, stopped, shown)
     yield from run.part(
         {partition: partition_bounds.last_stable_offset for partition, partition_bounds in bounds.items()}, decided=True
     )
@@ -120,7 +98,7 @@ class _Search:
     def __init__(
         self,
         client: Client,
-        target: SearchTarget,
+        record_filter: RecordFilter,
         positions: Mapping[TopicPartition, int],
         bounds: Mapping[TopicPartition, Bounds],
         stopped: Callable[[], bool],
@@ -128,7 +106,7 @@ class _Search:
     ) -> None:
         self._shown = shown
         self._client = client
-        self._target = target
+        self._filter = record_filter
         self._stopped = stopped
         self._ends = {partition: partition_bounds.end_offset for partition, partition_bounds in bounds.items()}
         self._at = {partition: min(position, self._ends[partition]) for partition, position in positions.items()}
@@ -183,7 +161,7 @@ class _Search:
 
     def _scan(self, fetched: Fetched, until: int, decided: bool) -> Iterator[SearchEvent]:
         partition = fetched.partition
-        for event in scanned(fetched, self._target, until, decided, self.outcomes):
+        for event in scanned(fetched, self._filter, until, None if decided else {}, self.outcomes):
             if isinstance(event, str):
                 if len(self._unreadable) < _MAX_UNREADABLE:
                     self._unreadable.append(event)
@@ -198,78 +176,42 @@ class _Search:
 
 
 def scanned(
-    fetched: Fetched, target: SearchTarget, until: int, decided: bool, outcomes: Outcomes
+    fetched: Fetched,
+    record_filter: RecordFilter,
+    until: int,
+    states: Mapping[int, str] | None,
+    outcomes: Outcomes,
 ) -> Iterator[Hit | Settled | str]:
-    """The matching records of a response below ``until``, and a sentence for each batch that cannot be read."""
-    states: dict[int, str] | None = None
+    """The matching records of a response below ``until``, and a sentence for each batch that cannot be read.
+
+    ``states`` are those of its transactional batches by position; None: they are decided, and read from the response
+    when a record matches. One that is missing is undecided.
+    """
     for at, header in iter_headers(fetched.records):
         if header.next_offset <= fetched.position or header.base_offset >= until:
             continue
         try:
             if header.is_control:
                 yield from outcomes.settled_by(fetched, at, header)
-                continue
-            if not crc_matches(fetched.records, at, header):
-                raise CorruptBatch("its checksum is wrong")
-            data = records_data(fetched.records, at, header, MAX_BATCH_BYTES)
-            if target.needle not in data:
-                continue
-            state = PLAIN
-            if header.is_transactional:
-                states = (decided_states(fetched) if decided else {}) if states is None else states
-                state = states.get(at, UNDECIDED)
-            for record in records_with(data, header, target):
-                if fetched.position <= record.offset < until:
-                    if state == UNDECIDED:
-                        outcomes.wait_for(fetched.partition, header.producer_id, record.offset)
-                    yield Hit(fetched.partition, stored(record, header, state))
+                if MARKER not in record_filter.states:
+                    continue
+            if record_filter.states and not header.is_control:
+                states = decided_states(fetched) if states is None else states
+                if not record_filter.allows(states.get(at, UNDECIDED) if header.is_transactional else PLAIN):
+                    continue
+            for record in matching_records(fetched, at, header, UNDECIDED, record_filter):
+                if record.state == UNREADABLE:
+                    yield f"{fetched.partition}, the batch at offset {header.base_offset}: {record.note}"
+                    continue
+                if not fetched.position <= record.offset < until:
+                    continue
+                if record.state == UNDECIDED:
+                    states = decided_states(fetched) if states is None else states
+                    record = replace(record, state=states.get(at, UNDECIDED))
+                if not record_filter.allows(record.state):
+                    continue
+                if record.state == UNDECIDED:
+                    outcomes.wait_for(fetched.partition, header.producer_id, record.offset)
+                yield Hit(fetched.partition, record)
         except CorruptBatch as error:
             yield f"{fetched.partition}, the batch at offset {header.base_offset}: {error}"
-
-
-def records_with(data: bytes, header: BatchHeader, target: SearchTarget) -> Iterator[Record]:
-    """The matching records of ``records_data``. Raises CorruptBatch. One without the needle costs reading its length;
-    one with it in another part than the target's costs locating that part."""
-    needle, part = target.needle, {"key": 0, "value": 2}.get(target.place)
-    append_time = header.max_timestamp if header.is_log_append_time else None
-    at, match_at, size = 0, data.find(needle), len(data)
-    for _ in range(header.record_count):
-        if match_at < 0:
-            return
-        begin = at
-        try:
-            byte = data[at]
-            length, at = ((byte >> 1) ^ -(byte & 1), at + 1) if byte < 0x80 else read_varint(data, at)
-        except IndexError:
-            raise CorruptBatch(f"record at {begin} reaches past the end") from None
-        end = at + length
-        if length <= 0 or end > size:
-            raise CorruptBatch(f"record of {length} bytes at {begin}, {size - begin} left")
-        if match_at < end:
-            if part is None or _is_in_part(data, at, part, needle):
-                _, offset_delta, timestamp_delta, key, value, headers = read_record(data, begin)
-                timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
-                record = Record(header.base_offset + offset_delta, timestamp, key, value, headers)
-                if target.is_in(record):
-                    yield record
-            match_at = data.find(needle, end)
-        at = end
-
-
-def _is_in_part(data: bytes, at: int, part: int, needle: bytes) -> bool:
-    """True if the part of the record whose fields begin at ``at`` contains the needle. ``part`` is the number of
-    varints between the offset delta and its length."""
-    try:
-        at += 1  # attributes
-        while data[at] >= 0x80:
-            at += 1
-        at += 1
-        while data[at] >= 0x80:
-            at += 1
-        byte = data[at + 1]
-        length, at = ((byte >> 1) ^ -(byte & 1), at + 2) if byte < 0x80 else read_varint(data, at + 1)
-        if part:
-            length, at = read_varint(data, at + max(length, 0))
-    except IndexError:
-        raise CorruptBatch(f"record reaches past the end at {at}") from None
-    return length > 0 and data.find(needle, at, at + length) >= 0

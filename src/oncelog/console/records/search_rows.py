@@ -4,41 +4,37 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from oncelog.admin.transactions.partition_offsets import Bounds, bounds_of
+from oncelog.admin.transactions.partition_offsets import Bounds
 from oncelog.base.ids import TopicPartition
-from oncelog.client.blocking.client import EARLIEST, Client
-from oncelog.client.errors import ClientError
-from oncelog.console.query import Query
+from oncelog.client.blocking.client import Client
+from oncelog.console.query import BadQuery, Query
 from oncelog.console.records.decoding import Decoder, decoded
-from oncelog.console.records.record_query import MAX_POSITIONS_LENGTH, partitions_of, positions_of, target_of
-from oncelog.console.records.search import MAX_HITS, Hit, Progress, SearchTarget, ShownHit
+from oncelog.console.records.record_filter import RecordFilter
+from oncelog.console.records.record_query import FILTERS, filter_of, positions_of, positions_text
+from oncelog.console.records.search import MAX_HITS, Hit, Progress, ShownHit
+from oncelog.console.records.windows import windows_of
 
 HIT_BYTES: Final = 300
 _HEADER_BYTES: Final = 100
 _MAX_HEADERS: Final = 10
-_KEPT: Final = ("topic", "q", "q_format", "place", "partition", "value_format")
+_KEPT: Final = ("topic", "partition", "from", "to", "group", "zone", *FILTERS, "key_format", "value_format")
 
 
 def search_of(
     client: Client, query: Query
-) -> tuple[SearchTarget, dict[TopicPartition, int], dict[TopicPartition, Bounds]]:
-    """The parts of a search, which ends at the current end offsets."""
-    target, chosen = target_of(query), partitions_of(client, query)
-    infos = client.topic(query.text("topic")).partitions
-    if any(infos[partition.partition].leader < 0 for partition in chosen):
-        raise ClientError("the topic cannot be read completely: a partition has no leader")
-    bounds, unanswered = bounds_of(client, chosen)
-    if unanswered:
-        raise ClientError(f"the topic cannot be read completely: {unanswered[0]}")
-    positions = {
-        partition: listed.offset for partition, listed in client.list_offsets(dict.fromkeys(chosen, EARLIEST)).items()
+) -> tuple[RecordFilter, dict[TopicPartition, int], dict[TopicPartition, Bounds]]:
+    """The parts of a search, which ends at the current end offsets or at ``to``."""
+    record_filter = filter_of(query)
+    if not record_filter:
+        raise BadQuery("a search needs something to look for: q=…, key=…, value=…, header=…, field=… or state=…")
+    windows = windows_of(client, query)
+    windows.require_all()
+    windows.narrow_to_state(query.text("state"))
+    windows.narrow(start=positions_of(query, [*windows.start]))
+    bounds = {
+        partition: Bounds(min(windows.stable[partition], until), until) for partition, until in windows.until.items()
     }
-    start = query.optional_number("from")
-    if start is not None and len(chosen) == 1:
-        positions = {chosen[0]: max(start, positions[chosen[0]])}
-    for partition, offset in positions_of(query, chosen).items():
-        positions[partition] = max(offset, positions[partition])
-    return target, positions, bounds
+    return record_filter, windows.start, bounds
 
 
 def hit_of(hit: Hit, decoder: Decoder, value_format: str = "auto") -> dict[str, Any]:
@@ -63,7 +59,7 @@ def shown_hit(hit: Hit, decoder: Decoder, value_format: str) -> ShownHit:
 
 def progress_of(progress: Progress, query: Query) -> dict[str, Any]:
     """The progress of a search as pages show it; ``go_on`` holds the parameters that continue it."""
-    rest = ",".join(f"{partition.partition}:{offset}" for partition, offset in sorted(progress.positions.items()))
+    rest = positions_text(progress.positions)
     kept = {name: query.text(name) for name in _KEPT if query.text(name)}
     return {
         "done": progress.done,
@@ -72,6 +68,6 @@ def progress_of(progress: Progress, query: Query) -> dict[str, Any]:
         "most_hits": MAX_HITS,
         "complete": progress.complete,
         "next": {str(partition): offset for partition, offset in sorted(progress.positions.items())},
-        "go_on": None if progress.complete or len(rest) > MAX_POSITIONS_LENGTH else kept | {"positions": rest},
+        "go_on": None if progress.complete or rest is None else kept | {"positions": rest},
         "unreadable": progress.unreadable,
     }

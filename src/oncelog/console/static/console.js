@@ -1,4 +1,4 @@
-// Keyboard shortcuts, copy buttons, and pages that update while visible. No text from the cluster becomes markup here.
+// Copy buttons, and pages that update while visible. No text from the cluster becomes markup here.
 "use strict";
 const AGAIN_MS = 5000;
 const content = () => document.querySelector("#content");
@@ -109,46 +109,45 @@ document.addEventListener("htmx:beforeSwap", (event) => {
   kept = {
     name,
     index: name === null ? 0 : focusable().filter((one) => nameOf(one) === name).indexOf(active),
-    scrolled: [...content().querySelectorAll("table")].map((one) => one.scrollLeft),
   };
 });
 document.addEventListener("htmx:afterSwap", () => {
   if (kept === null) {
     return;
   }
-  const { name, index, scrolled } = kept;
+  const { name, index } = kept;
   kept = null;
-  content().querySelectorAll("table").forEach((one, at) => { one.scrollLeft = scrolled[at] || 0; });
   const same = name === null ? [] : focusable().filter((one) => nameOf(one) === name);
   if (same.length) {
     same[Math.min(Math.max(index, 0), same.length - 1)].focus({ preventScroll: true });
   }
 });
 
-// Keyboard shortcuts: "/" goes to the filter, "g" and a letter to the next page whose name begins with it.
-let went = 0;
-document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea")) {
+// A name that is shown with codes for invisible characters is copied as it is.
+document.addEventListener("copy", (event) => {
+  const selection = getSelection();
+  const node = selection.anchorNode;
+  const name = node && (node.nodeType === Node.ELEMENT_NODE ? node : node.parentElement).closest("[data-name]");
+  if (name && selection.toString().trim() === name.textContent.trim()) {
+    event.clipboardData.setData("text/plain", JSON.parse(name.dataset.name));
+    event.preventDefault();
+  }
+});
+
+// Forms that select records: an address names only what was chosen, and the reader's zone if there is a time.
+document.addEventListener("formdata", (event) => {
+  if (!event.target.matches("[data-brief]")) {
     return;
   }
-  if (event.key === "/") {
-    const field = document.querySelector("[data-filter]");
-    if (field) {
-      event.preventDefault();
-      field.focus();
-      field.select();
+  for (const [name, value] of [...event.formData]) {
+    const field = event.target.elements[name];
+    if (value === "" || (field && field.tagName === "SELECT" && field.selectedIndex === 0)) {
+      event.formData.delete(name);
     }
-  } else if (Date.now() - went < 1500) {
-    went = 0;
-    const links = [...document.querySelectorAll("header nav a")];
-    const here = links.findIndex((one) => one.hasAttribute("aria-current"));
-    const next = [...links.slice(here + 1), ...links.slice(0, here + 1)];
-    const link = next.find((one) => one.textContent.toLowerCase().startsWith(event.key.toLowerCase()));
-    if (link) {
-      link.click();
-    }
-  } else if (event.key === "g") {
-    went = Date.now();
+  }
+  event.formData.delete("zone");
+  if (["from", "to"].some((name) => /[:-]/.test(event.formData.get(name) || ""))) {
+    event.formData.set("zone", Intl.DateTimeFormat().resolvedOptions().timeZone);
   }
 });
 

@@ -207,12 +207,22 @@ class MemberDescription(NamedTuple):
     assignment: bytes
 
 
+class PendingMember(NamedTuple):
+    """A member with an id that has not joined (KIP-394)."""
+
+    member_id: MemberId
+    until_ms: int
+    client_host: str
+
+
 class GroupDescription(NamedTuple):
     group_id: GroupId
     state: str
     protocol_type: str = ""
     protocol_name: str = ""
     members: Sequence[MemberDescription] = ()
+    pending: Sequence[PendingMember] = ()
+    awaited: Sequence[MemberId] = ()  # members that have not joined the present rebalance
     not_found: str | None = None
     """The reason, if no classic group has the id."""
 

@@ -194,7 +194,10 @@ class GroupShard:
         return self._commits.topics_deleted(partitions)
 
     def describe(self, group_id: GroupId) -> GroupDescription:
-        return description(group_id, self._groups.get(group_id))
+        def session_end_ms(member_id: MemberId) -> int | None:
+            return self._timers.deadline_of(TimerKey(TimerKind.SESSION, group_id, member_id))
+
+        return description(group_id, self._groups.get(group_id), session_end_ms)
 
     def describe_consumer_group(self, group_id: GroupId) -> ConsumerGroupDescription | str:
         """The group, or the reason why there is no consumer group with the id."""

@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
 
-from oncelog.base.ids import GroupId
+from oncelog.base.ids import GroupId, MemberId
 from oncelog.core.groups.classic.group import ClassicGroup
 from oncelog.core.groups.classic.states import GroupState
 from oncelog.core.groups.consumer.group import ConsumerGroup
 from oncelog.core.groups.consumer.member import ConsumerMember, Partitions
 from oncelog.core.groups.consumer.settings import GroupLimits
-from oncelog.core.groups.model import CONSUMER_PROTOCOL, GroupDescription, GroupListing
+from oncelog.core.groups.model import CONSUMER_PROTOCOL, GroupDescription, GroupListing, PendingMember
+
+MOST_PENDING: Final = 100
 
 
-def description(group_id: GroupId, group: ClassicGroup | ConsumerGroup | None) -> GroupDescription:
+def description(
+    group_id: GroupId, group: ClassicGroup | ConsumerGroup | None, session_end_ms: Callable[[MemberId], int | None]
+) -> GroupDescription:
     """A classic group; any other, or none, is shown as Dead, with the reason."""
     if not isinstance(group, ClassicGroup):
         reason = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a classic group."
         return GroupDescription(group_id, GroupState.DEAD.value, not_found=reason)
     protocol_name = (group.protocol_name or "") if group.state is GroupState.STABLE else ""
+    pending = [
+        PendingMember(member_id, session_end_ms(member_id) or 0, host)
+        for member_id, host in islice(group.pending_joins.items(), MOST_PENDING)
+    ]
+    awaited = group.not_rejoined() if group.state is GroupState.PREPARING_REBALANCE else ()
     return GroupDescription(
-        group_id, group.state.value, group.protocol_type or "", protocol_name, group.described_members()
+        group_id,
+        group.state.value,
+        group.protocol_type or "",
+        protocol_name,
+        group.described_members(),
+        pending,
+        [member.member_id for member in awaited],
     )
 
 

@@ -133,6 +133,7 @@ class TransactionDescription(NamedTuple):
     timeout_ms: int
     start_ms: int
     partitions: tuple[TopicPartition, ...]
+    client: tuple[str, str] | None = None  # client id and host, as far as this coordinator remembers
 
 
 class TransactionListing(NamedTuple):

@@ -42,6 +42,7 @@ from oncelog.core.transactions.model import (
 )
 from oncelog.core.transactions.settings import TransactionSettings
 from oncelog.core.transactions.soft_state import (
+    LastClients,
     OutstandingMarkers,
     ParkedRequest,
     Parking,
@@ -81,6 +82,7 @@ class TransactionShard:
         self._timers = Timers()
         self._parking = Parking(self._timers)
         self._late_requests = LateRequests()
+        self.clients = LastClients()
         self._expiry_queue: list[TransactionalId] = []
         self.timed_out = 0
         """The number of transactions aborted by their time-out."""
@@ -367,6 +369,7 @@ class TransactionShard:
             transaction.timeout_ms,
             transaction.start_ms,
             transaction.partitions,
+            self.clients.get(transactional_id),
         )
 
     def listings(

@@ -1,18 +1,17 @@
-"""Soft state of a transaction shard: deadlines, pending transitions, parked requests, outstanding markers.
+"""Soft state of a transaction shard: deadlines, pending transitions, parked requests, outstanding markers."""
 
-None of it is in the log. After a restart every prepared transaction sends all its markers again, and leaders recognise
-markers they already have. docs/internals/transactions.md has the invariants, X7 to X12.
-
-Requests are parked because a client that gets CONCURRENT_TRANSACTIONS sleeps, usually for 20 ms or more, while markers
-take a fraction of that.
-"""
+# None of it is in the log. After a restart every prepared transaction sends all its markers again, and leaders
+# recognise markers they already have. docs/internals/transactions.md has the invariants, X7 to X12.
+#
+# Requests are parked because a client that gets CONCURRENT_TRANSACTIONS sleeps, usually for 20 ms or more, while
+# markers take a fraction of that.
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Collection, Iterable, Iterator
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CoordinatorEpoch, TopicPartition, TransactionalId
@@ -154,6 +153,25 @@ class Parking:
     def is_parked(self, transactional_id: TransactionalId) -> bool:
         """True if a request is parked for the transaction (ready ones do not count)."""
         return transactional_id in self._parked
+
+
+class LastClients:
+    """Client ids and hosts."""
+
+    MAX_IDS: Final = 10_000
+    MAX_CHARS: Final = 200
+
+    def __init__(self) -> None:
+        self._clients: dict[TransactionalId, tuple[str, str]] = {}
+
+    def remember(self, transactional_id: TransactionalId, client_id: str, host: str) -> None:
+        self._clients.pop(transactional_id, None)
+        if len(self._clients) >= self.MAX_IDS:
+            del self._clients[next(iter(self._clients))]
+        self._clients[transactional_id] = client_id[: self.MAX_CHARS], host
+
+    def get(self, transactional_id: TransactionalId) -> tuple[str, str] | None:
+        return self._clients.get(transactional_id)
 
 
 class OutstandingMarkers:

@@ -93,6 +93,10 @@ def _described(group_id: str, description: GroupDescription | ErrorCode, context
             )
             for member in description.members
         ],
+        pending_member_ids=[pending.member_id for pending in description.pending],
+        pending_until_ms=[pending.until_ms for pending in description.pending],
+        pending_hosts=[pending.client_host for pending in description.pending],
+        awaited_member_ids=list(description.awaited),
     )
 
 

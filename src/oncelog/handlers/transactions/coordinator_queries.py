@@ -115,6 +115,8 @@ def _describe(transactional_id: TransactionalId, context: Context) -> Transactio
     answer.transaction_timeout_ms = described.timeout_ms
     answer.transaction_start_time_ms = described.start_ms
     answer.producer_id, answer.producer_epoch = described.identity
+    if described.client is not None:
+        answer.client_id, answer.client_host = described.client
     partitions = shard.outstanding(transactional_id) or described.partitions
     answer.topics = [
         TopicData(topic=topic, partitions=indexes)

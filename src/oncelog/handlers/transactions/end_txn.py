@@ -17,7 +17,7 @@ from oncelog.core.transactions.settings import TRANSACTIONS_V2
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.waits import Steps
-from oncelog.handlers.transactions.requests import COORDINATOR_ERRORS, ask
+from oncelog.handlers.transactions.requests import COORDINATOR_ERRORS, ask, remember_client
 from oncelog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
@@ -48,6 +48,7 @@ def handle(request: EndTxnRequest, context: Context) -> Steps[EndTxnResponse]:
     reply: EndReply | ErrorCode = yield from ask(ended)
     if isinstance(reply, ErrorCode):
         return EndTxnResponse(error_code=reply)
+    remember_client(ended.transactional_id, reply.error_code, context)
     return EndTxnResponse(
         error_code=end_error(reply.error_code, context.version),
         producer_id=reply.identity.producer_id,

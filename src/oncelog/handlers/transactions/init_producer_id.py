@@ -28,7 +28,7 @@ from oncelog.handlers.broker.audit import PARTITIONS_NAMED, AuditRecord, Value, 
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.waits import Steps, UntilProducerId
 from oncelog.handlers.topics.creation import ensure_internal_topic
-from oncelog.handlers.transactions.requests import COORDINATOR_ERRORS, ask
+from oncelog.handlers.transactions.requests import COORDINATOR_ERRORS, ask, remember_client
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
@@ -104,6 +104,7 @@ def _initialise(request: InitRequest, context: Context) -> Steps[InitProducerIdR
         context.transactions.audit(_record(ended, request, error_code, context))
     if isinstance(reply, ErrorCode):
         return _refuse(reply)
+    remember_client(request.transactional_id, reply.error_code, context)
     if reply.error_code is not ErrorCode.NONE:
         return _refuse(init_error(reply.error_code, context.version))
     return InitProducerIdResponse(

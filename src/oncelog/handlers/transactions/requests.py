@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import NO_PRODUCER_ID, ProducerId, TopicName, TopicPartition
+from oncelog.base.ids import NO_PRODUCER_ID, ProducerId, TopicName, TopicPartition, TransactionalId
 from oncelog.core.transactions.model import NeedsProducerId
-from oncelog.handlers.broker.context import CoordinatorRefusal
+from oncelog.handlers.broker.context import Context, CoordinatorRefusal
 from oncelog.handlers.broker.waits import Steps, Transact, UntilProducerId
 
 if TYPE_CHECKING:
@@ -47,6 +47,13 @@ def ask(request: TransactionRequest) -> Steps[Any]:
             if new_id is None:
                 return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             producer_id = new_id
+
+
+def remember_client(transactional_id: TransactionalId, error_code: ErrorCode, context: Context) -> None:
+    # DescribeTransactions shows it.
+    shard = context.transactions.shard_of(transactional_id) if error_code is ErrorCode.NONE else None
+    if shard is not None:
+        shard.clients.remember(transactional_id, context.client_id or "", context.client_host)
 
 
 def partitions_of(topics: Sequence[_Topic]) -> list[TopicPartition]:

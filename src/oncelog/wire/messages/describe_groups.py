@@ -59,6 +59,10 @@ class DescribedGroup:
     protocol_data: str = ""
     members: list[DescribedGroupMember] = field(default_factory=list)
     authorized_operations: int = -2147483648
+    pending_member_ids: list[str] = field(default_factory=list)
+    pending_until_ms: list[int] = field(default_factory=list)
+    pending_hosts: list[str] = field(default_factory=list)
+    awaited_member_ids: list[str] = field(default_factory=list)
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
@@ -74,11 +78,18 @@ class DescribedGroup:
         if version >= 3:
             message.authorized_operations = reader.int32()
         if version >= 5:
-            reader.skip_tags()
+            for tag in reader.tags():
+                if tag == 10000:
+                    message.pending_member_ids = reader.string_array()
+                elif tag == 10001:
+                    message.pending_until_ms = reader.integer_array("q", 8)
+                elif tag == 10002:
+                    message.pending_hosts = reader.string_array()
+                elif tag == 10003:
+                    message.awaited_member_ids = reader.string_array()
         return message
 
     def write(self, writer: Writer, version: int) -> None:
-        buffer = writer.buffer
         writer.int16(self.error_code)
         if version >= 6:
             writer.nullable_string(self.error_message)
@@ -92,7 +103,23 @@ class DescribedGroup:
         if version >= 3:
             writer.int32(self.authorized_operations)
         if version >= 5:
-            buffer.append(0)
+            tags = writer.begin_tags()
+            if self.pending_member_ids:
+                start = writer.begin_tag(tags, 10000)
+                writer.string_array(self.pending_member_ids)
+                writer.end_tag(start)
+            if self.pending_until_ms:
+                start = writer.begin_tag(tags, 10001)
+                writer.integer_array("q", self.pending_until_ms)
+                writer.end_tag(start)
+            if self.pending_hosts:
+                start = writer.begin_tag(tags, 10002)
+                writer.string_array(self.pending_hosts)
+                writer.end_tag(start)
+            if self.awaited_member_ids:
+                start = writer.begin_tag(tags, 10003)
+                writer.string_array(self.awaited_member_ids)
+                writer.end_tag(start)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -46,6 +46,8 @@ class TransactionState:
     producer_id: int = 0
     producer_epoch: int = 0
     topics: list[TopicData] = field(default_factory=list)
+    client_id: str | None = None
+    client_host: str | None = None
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
@@ -60,7 +62,11 @@ class TransactionState:
             message.producer_epoch,
         ) = reader.unpack(_I32_I64_I64_I16)
         message.topics = [TopicData.read(reader, version) for _ in range(reader.array_count(3))]
-        reader.skip_tags()
+        for tag in reader.tags():
+            if tag == 10000:
+                message.client_id = reader.nullable_string()
+            elif tag == 10001:
+                message.client_host = reader.nullable_string()
         return message
 
     def write(self, writer: Writer, version: int) -> None:
@@ -74,7 +80,15 @@ class TransactionState:
         writer.array_count(self.topics)
         for topic_data in self.topics:
             topic_data.write(writer, version)
-        buffer.append(0)
+        tags = writer.begin_tags()
+        if self.client_id is not None:
+            start = writer.begin_tag(tags, 10000)
+            writer.nullable_string(self.client_id)
+            writer.end_tag(start)
+        if self.client_host is not None:
+            start = writer.begin_tag(tags, 10001)
+            writer.nullable_string(self.client_host)
+            writer.end_tag(start)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from oncelog.admin.acls import create_acls
+from oncelog.admin.cluster_status import cluster_status
 from oncelog.admin.explain.findings import Cause, Report, Severity
 from oncelog.admin.explain.targets import explain_group, explain_topic
+from oncelog.admin.quorum import describe_quorum
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.base.acls import (
     AclBinding,
@@ -88,6 +90,7 @@ def test_replicas_coordinators_and_permissions(pair: Pair) -> None:
     """One after the other: a broker that has left is registered for as long as its session, and cannot come back."""
     permission_that_is_missing(pair)
     replica_that_stands_still(pair)
+    controller_is_that_of_the_quorum(pair)
     broker_that_is_down(pair)
 
 
@@ -121,14 +124,30 @@ def replica_that_stands_still(pair: Pair) -> None:
     wait_until(lambda: not pair.topic_report("spare").findings, "the copy")
 
 
+def controller_is_that_of_the_quorum(pair: Pair) -> None:
+    with Client(pair.second.bootstrap_servers, config=FAST) as client:
+        quorum = describe_quorum(client)
+        assert quorum is not None
+        assert (quorum.leader_id, [voter.node_id for voter in quorum.voters]) == (1, [1])
+        assert [observer.node_id for observer in quorum.observers] == [2]
+        status = cluster_status(client)
+    assert (status.controller_id, [row.broker_id for row in status.brokers if row.is_controller]) == (1, [1])
+
+
 def broker_that_is_down(pair: Pair) -> None:
     pair.second.stop()
     wait_until(lambda: cause(pair.topic_report("both"), Cause.UNDER_MIN_ISR) is Severity.STUCK, "the shrunken set")
     assert cause(pair.topic_report("spare"), Cause.UNDER_REPLICATED) is Severity.RISK
     [told] = pair.topic_report("alone").findings
     assert (told.cause, told.severity) == (Cause.NO_LEADER, Severity.STUCK)
-    assert told.evidence["replicas"] == "2"
+    assert (told.evidence["replicas"], told.evidence["isr"], told.evidence["eligible"]) == ("2", "", "2")
     assert "broker 2 is back" in told.clears
+    text = " ".join(told.sentences)
+    assert "Only broker 2 may lead it without loss (an eligible leader, KIP-966" in text
+    assert "records may be missing" not in text
+    with pair.client as client:
+        [alone] = [row for row in cluster_status(client).without_leader if row.topic == "alone"]
+    assert (alone.isr, alone.eligible, alone.may_lead) == ((), (2,), (2,))
     report = pair.group_report()
     assert cause(report, Cause.COORDINATOR_UNAVAILABLE) is Severity.STUCK
     assert cause(report, Cause.NO_LEADER) is Severity.STUCK, "of the partition that has its offsets"

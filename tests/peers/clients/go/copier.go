@@ -25,6 +25,7 @@ type copier struct {
 	source, copy, group string
 	partition           int32
 	id                  string
+	sourceID            [16]byte
 	waiting             []*kgo.Record
 	failed              error
 	offsets             []string
@@ -140,8 +141,12 @@ func (one *copier) sendOffsets(ctx context.Context, words []string) error {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
+	id, err := one.idOfSource(ctx)
+	if err != nil {
+		return err
+	}
 	topic := kmsg.NewTxnOffsetCommitRequestTopic()
-	topic.Topic = one.source
+	topic.Topic, topic.TopicID = one.source, id // from version 6 on a topic is named by its id
 	for _, word := range words {
 		partition, offset, _ := strings.Cut(word, "=")
 		each := kmsg.NewTxnOffsetCommitRequestTopicPartition()
@@ -160,6 +165,23 @@ func (one *copier) sendOffsets(ctx context.Context, words []string) error {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
+}
+
+func (one *copier) idOfSource(ctx context.Context) ([16]byte, error) {
+	for one.sourceID == [16]byte{} {
+		topics, err := one.admin.ListTopics(ctx, one.source)
+		if err == nil {
+			err = topics[one.source].Err
+		}
+		if err == nil {
+			one.sourceID = topics[one.source].ID
+		} else if !isWorthRepeating(ctx, err) {
+			return one.sourceID, err
+		} else {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	return one.sourceID, nil
 }
 
 // isWorthRepeating is true for what passes: brokers that move, and those that are gone.

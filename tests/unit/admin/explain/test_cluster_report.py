@@ -8,17 +8,14 @@ from dataclasses import replace
 import pytest
 
 from oncelog.admin.cluster_status import BrokerStatus, ClusterStatus, PartitionStatus
-from oncelog.admin.explain.cluster_report import (
+from oncelog.admin.explain.cluster_problems import (
     LINGERING_MS,
     PREPARED_MS,
-    ClusterReport,
-    GroupSummary,
-    Problem,
     group_problem,
-    report_of,
     status_problems,
     transaction_problems,
 )
+from oncelog.admin.explain.cluster_report import ClusterReport, GroupSummary, Problem, report_of
 from oncelog.admin.explain.findings import Cause, Finding, Severity
 from oncelog.admin.transactions.cluster_scan import OpenTransaction
 from oncelog.base.ids import TopicName, TopicPartition

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from oncelog.admin.eligible_leaders import Eligible
 from oncelog.admin.explain.findings import Cause, Evidence, Finding, Severity, worst_first
 from oncelog.admin.explain.partition_causes import partition_findings
 from oncelog.admin.explain.partition_facts import PartitionFacts
@@ -24,6 +25,18 @@ def test_an_unclean_election_is_offered_only_where_another_copy_exists() -> None
     assert result.commands == ["oncelog topic elect --unclean -b x t:0"]
     [alone] = partition_findings(PartitionFacts(A, replicas=(2,), isr=(2,)))
     assert alone.commands == ["oncelog cluster status"]
+
+
+def test_an_eligible_leader_has_all_records_and_one_after_an_unclean_shutdown_may_not() -> None:
+    facts = PartitionFacts(A, replicas=(1, 2), isr=(), eligible=Eligible((2,), ()))
+    [result] = partition_findings(facts)
+    assert "Only broker 2 may lead it without loss (an eligible leader" in result.sentences[1]
+    assert "broker 1 has a copy that was not in sync" in result.sentences[2]
+    [alone] = partition_findings(replace(facts, replicas=(2,)))
+    assert (len(alone.sentences), alone.commands) == (2, ["oncelog cluster status"])
+    [unclean] = partition_findings(replace(facts, replicas=(2,), eligible=Eligible((), (2,))))
+    assert "restarted without a clean shutdown" in unclean.sentences[1]
+    assert unclean.commands == ["oncelog topic elect --unclean t:0"]
 
 
 def test_too_few_in_sync_stop_writers_fewer_than_all_are_a_risk() -> None:

@@ -62,7 +62,9 @@ def test_a_cluster_is_sampled(broker: Broker) -> None:
         sampler.sample()
         _, series = sampler.history.since(0)
         assert series["records", "sampled"][-1] > 0
-        assert series["lag", "sampled-group"][-1] == 1
+        lags = sampler.groups.since(0)[1]
+        assert lags["lag", "sampled-group"][-1] == 1
+        assert lags["readable", "sampled-group"][-1] == 0
         assert series["held", "worst partition"][-1] >= 1
         assert series["transactions", "Ongoing"][-1] >= 1
         assert series["partitions", "under-replicated"] == [0, 0]

@@ -98,6 +98,61 @@ def is_moving(reader: TestClient) -> bool:
     return bool(reader.get("/groups/one.json?name=movers").json()["handovers"])
 
 
+def test_a_groups_offsets_of_a_topic_and_the_group_are_deleted_as_planned(
+    broker: Broker, changer: TestClient, tmp_path: Path
+) -> None:
+    group, page = "leaving", "/groups/delete?name=leaving"
+    with Client(broker.bootstrap_servers) as client:
+        for topic in ("leaving-a", "leaving-b"):
+            create_topic(client, NewTopic(topic, partitions=2, replication_factor=1))
+            client.topic(topic)
+        commit_offsets(client, group, {at("leaving-a"): Committed(0), at("leaving-a", 1): Committed(0)})
+        commit_offsets(client, group, {at("leaving-b"): Committed(0)})
+
+        def send(topic: str, typed: str = group, plan: str = "") -> tuple[int, str]:
+            shown = changer.get("/groups/delete.json", params={"name": group, "topic": topic}).json()
+            form = {"token": token_of(changer, page), "typed": typed, "plan": plan or shown["sent"]}
+            answer = changer.post("/groups/remove", params={"name": group, "topic": topic}, data=form)
+            return answer.status_code, answer.text
+
+        shown = changer.get("/groups/delete.json", params={"name": group, "topic": "leaving-a"}).json()
+        assert [row["partition"] for row in shown["offsets"]["rows"]] == [0, 1]
+        assert shown["topics"] == ["leaving-a", "leaving-b"]
+        assert send("leaving-a", typed="another")[0] == 409
+        old = changer.get("/groups/delete.json", params={"name": group}).json()["sent"]
+        commit_offsets(client, group, {at("leaving-b"): Committed(1)})
+        text = send("", plan=old)[1]
+        assert "leaving have moved since the plan was shown" in text
+        status, text = send("leaving-a")
+        assert (status, "2 offsets deleted of topic leaving-a" in text) == (200, True)
+        assert [partition.topic for partition in committed_offsets(client, group)] == ["leaving-b"]
+        assert send("")[0] == 200
+        assert changer.get("/groups/one", params={"name": group}).status_code == 404
+    outcomes = [(line["action"], line["outcome"]) for line in lines_of(tmp_path / "audit")]
+    done = [action for action, outcome in outcomes if outcome == "done"]
+    assert done == ["delete-offsets", "delete-group"]
+    assert [outcome for _, outcome in outcomes].count("refused") == 2
+
+
+def test_a_group_with_members_is_not_deleted_and_the_page_says_why(broker: Broker, changer: TestClient) -> None:
+    with Client(broker.bootstrap_servers) as client:
+        create_topic(client, NewTopic("staying", partitions=1, replication_factor=1))
+        client.topic("staying")
+        with GroupConsumer(client, "stayers", ["staying"]) as consumer:
+            wait_until(lambda: [consumer.poll(0.01)] and consumer.assignment, "its partition")
+            consumer.processed(at("staying"), 0)
+            consumer.commit()
+            for topic in ("", "staying"):
+                shown = changer.get("/groups/delete", params={"name": "stayers", "topic": topic}).text
+                assert "This would be refused" in shown
+                assert "Delete the group</button>" not in shown
+            plan = changer.get("/groups/delete.json?name=stayers").json()
+            form = {"token": token_of(changer, "/topics/change"), "typed": "stayers", "plan": plan["sent"]}
+            refused = changer.post("/groups/remove?name=stayers", data=form)
+            assert refused.status_code == 409
+            assert "has 1 member; stop them first" in refused.text
+
+
 def test_the_lag_of_a_member_that_has_not_committed_is_unknown(broker: Broker, reader: TestClient) -> None:
     with Client(broker.bootstrap_servers) as client:
         create_topic(client, NewTopic("read-only", partitions=3, replication_factor=1))
@@ -238,7 +293,9 @@ def own_configs(visitor: TestClient) -> list[tuple[str, str]]:
 def test_a_topic_is_made_altered_extended_shortened_and_deleted(changer: TestClient, tmp_path: Path) -> None:
     token = token_of(changer, "/topics/change")
     name = {"token": token, "name": "made.json"}
-    assert changer.post("/topics/create", data=name | {"partitions": "2"}).status_code == 200
+    created = changer.post("/topics/create", data=name | {"partitions": "2"})
+    assert created.status_code == 200
+    assert 'href="/topics/one?name=made.json"' in created.text
     assert changer.post("/topics/create", data=name | {"name": "no/topic"}).status_code in (404, 502)
     assert changer.post("/topics/create", data=name | {"partitions": "-3"}).status_code == 400
     path = "/topics/change?name=made.json&key=retention.ms&value=1234"

@@ -6,20 +6,26 @@ import json
 import re
 from collections.abc import Iterator
 from decimal import Decimal
+from itertools import islice
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
+from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.client.blocking import Client
 from oncelog.client.machine.positions import Fetched
 from oncelog.console.formats.schema_files import read_schemas
 from oncelog.console.page import PageRequest
 from oncelog.console.query import Query
-from oncelog.console.records.search import PLACES, Hit, SearchTarget, records_with, scanned
+from oncelog.console.records.matching import records_with
+from oncelog.console.records.record_filter import PLACES, RecordFilter, TextIn
+from oncelog.console.records.search import Hit, scanned
+from oncelog.console.records.tail import TAIL_ROWS
 from oncelog.console.records.transaction_outcomes import MAX_WAITING, Outcomes, Settled
 from oncelog.console.settings import Settings
-from oncelog.console.streaming.sources import TAIL_ROWS, tailing
+from oncelog.console.streaming.event_streams import Event
+from oncelog.console.streaming.sources import tailing
 from oncelog.records.batch import HEADER_SIZE, read_header
 from oncelog.records.builder import build_batch
 from oncelog.records.errors import CorruptBatch
@@ -77,7 +83,10 @@ def test_a_tail_tells_an_outcome_when_the_marker_comes(client: Client, broker: B
         assert (hit.name, hit.values["hit"]["state"], hit.values["hit"]["offset"]) == ("hit", "undecided", 0)
         hand.end(commit=False)
         settled = next(events)
-        assert (settled.name, dict(settled.values)) == ("settled", {"partition": 0, "offset": 0, "state": "aborted"})
+        assert (settled.name, dict(settled.values)) == (
+            "settled",
+            {"partition": 0, "offset": 0, "state": "aborted", "is_wanted": True},
+        )
         ended = True
         assert list(events) == []
 
@@ -95,6 +104,61 @@ def test_a_tail_says_how_many_records_it_leaves_out(client: Client, broker: Brok
         assert list(events) == []
     assert [event.name for event in result] == ["hit"] * TAIL_ROWS + ["state"]
     assert result[-1].values["text"] == "7 more records of flood-0 are not shown"
+
+
+@pytest.mark.slow
+def test_a_tail_goes_on_when_the_broker_is_back(tmp_path: Path) -> None:
+    config = {"default.api.timeout.ms": "200", "request.timeout.ms": "200", "bootstrap.timeout.ms": "200"}
+    with Broker(data_dir=tmp_path) as broker:
+        with Client(broker.bootstrap_servers) as client:
+            create_topic(client, NewTopic("lasting", partitions=2, replication_factor=1))
+        with Client(broker.bootstrap_servers, config=config) as own:
+            ended = False
+            events = tailing(own, PageRequest(Query({"topic": "lasting"}), Settings("x")), lambda: ended)
+            assert "2 partitions" in next(events).values["text"]
+            broker.kill()
+            assert "the tail goes on when it is back" in next(events).values["text"]
+            broker.start()
+            with Client(broker.bootstrap_servers) as client:
+                client.topic("lasting")
+                client.produce(at("lasting", 1), build_batch([Record(0, 1, None, b"after")]))
+            (hit,) = islice((event for event in events if event.name == "hit"), 1)
+            assert (hit.values["hit"]["partition"], hit.values["hit"]["value"].text) == (1, "after")
+            ended = True
+            assert list(events) == []
+
+
+@pytest.mark.slow
+def test_a_tail_has_the_filters_of_a_list(client: Client, broker: Broker) -> None:
+    make(client, "sieved")
+    ended = False
+
+    def tail(**selected: str) -> Iterator[Event]:
+        page_request = PageRequest(Query({"topic": "sieved", **selected}), Settings("x"))
+        return tailing(own, page_request, lambda: ended)
+
+    with Client(broker.bootstrap_servers) as own:
+        aborted, committed = tail(state="aborted"), tail(state="committed only", value="V")
+        assert [next(events).name for events in (aborted, committed)] == ["state", "state"]
+        hand = ByHand(client, "sieved-1")
+        for commit in (True, False, True):
+            hand.begin(at("sieved"))
+            hand.end(commit=commit)
+            hand.restart()
+        write(client, "sieved", b"another")
+        states: dict[int, str] = {}
+        while states.get(2) != "aborted":
+            event = next(aborted)
+            if event.name == "hit":
+                states[event.values["hit"]["offset"]] = event.values["hit"]["state"]
+            elif event.values["is_wanted"]:
+                states[event.values["offset"]] = event.values["state"]
+            else:
+                del states[event.values["offset"]]
+        states.pop(4, None)  # Perhaps its marker is not read yet.
+        assert states == {2: "aborted"}
+        assert [next(committed).values["hit"]["offset"] for _ in range(2)] == [0, 4]
+        ended = True
 
 
 @pytest.mark.slow
@@ -126,6 +190,10 @@ def test_values_are_shown_by_their_schema_on_every_page(client: Client, broker: 
         assert visitor.get("/messages/search.json?topic=schemed&q=half&value_format=json").status_code == 200
 
 
+def text_filter(content: bytes, place: str = "anywhere") -> RecordFilter:
+    return RecordFilter((TextIn(content, place),))
+
+
 def fetched_of(batch: bytes, until: int) -> Fetched:
     return Fetched(at("t"), memoryview(batch), until, until, 0, [], 0, 0, until)
 
@@ -134,10 +202,10 @@ def test_records_are_found_by_their_lengths() -> None:
     values = [b"x" * 300, None, b"a needle", b"need", b"le", b"", b"needleneedle", b"y" * 70_000 + b"needle"]
     batch = build_batch([Record(number, 5, b"k", value) for number, value in enumerate(values)])
     header = read_header(batch)
-    assert [record.offset for record in records_with(batch[HEADER_SIZE:], header, SearchTarget(b"needle"))] == [2, 6, 7]
+    assert [record.offset for record in records_with(batch[HEADER_SIZE:], header, text_filter(b"needle"))] == [2, 6, 7]
     result = [
         item
-        for item in scanned(fetched_of(batch, 8), SearchTarget(b"needle"), 7, True, Outcomes())
+        for item in scanned(fetched_of(batch, 8), text_filter(b"needle"), 7, None, Outcomes())
         if isinstance(item, Hit)
     ]
     assert [(item.record.offset, item.record.state, item.record.value) for item in result] == [
@@ -146,7 +214,7 @@ def test_records_are_found_by_their_lengths() -> None:
     ]
     for data in (b"\x02needle", b"\x00needle", b"\xff" * 9 + b"needle", batch[HEADER_SIZE:-1]):
         with pytest.raises(CorruptBatch):
-            list(records_with(data, header, SearchTarget(data[-1:])))
+            list(records_with(data, header, text_filter(data[-1:])))
 
 
 def test_places_are_told_apart_whatever_lies_between() -> None:
@@ -163,7 +231,7 @@ def test_places_are_told_apart_whatever_lies_between() -> None:
     result = {
         place: [
             record.offset
-            for record in records_with(batch[HEADER_SIZE:], read_header(batch), SearchTarget(b"needle", place))
+            for record in records_with(batch[HEADER_SIZE:], read_header(batch), text_filter(b"needle", place))
         ]
         for place in PLACES
     }
@@ -173,8 +241,8 @@ def test_places_are_told_apart_whatever_lies_between() -> None:
 def test_a_damaged_batch_is_named_and_not_passed_over() -> None:
     batch = bytearray(build_batch([Record(0, 5, None, b"a needle")]))
     batch[-3] ^= 1
-    (told,) = scanned(fetched_of(bytes(batch), 1), SearchTarget(b"needle"), 1, True, Outcomes())
-    assert told == "t-0, the batch at offset 0: its checksum is wrong"
+    (told,) = scanned(fetched_of(bytes(batch), 1), text_filter(b"needle"), 1, None, Outcomes())
+    assert told == "t-0, the batch at offset 0: its CRC does not match"
 
 
 def test_outcomes_that_nobody_waits_for_are_given_up() -> None:

@@ -38,4 +38,4 @@ def test_a_group_of_the_consumer_protocol_is_listed_with_its_state(consumer_grou
 
 def test_only_classic_groups_are_described() -> None:
     for existing, reason in ((None, "Group g not found."), (group(), "Group g is not a classic group.")):
-        assert description(GROUP, existing) == GroupDescription(GROUP, "Dead", not_found=reason)
+        assert description(GROUP, existing, lambda _: None) == GroupDescription(GROUP, "Dead", not_found=reason)

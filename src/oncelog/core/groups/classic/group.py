@@ -135,7 +135,7 @@ class ClassicGroup:
         self.static_members: dict[str, MemberId] = {}
         # The count of each protocol, because a request may name tens of thousands.
         self.supporters: Counter[str] = Counter()
-        self.pending_joins: dict[MemberId, None] = {}
+        self.pending_joins: dict[MemberId, str] = {}  # the clients' hosts by id
         self.pending_syncs: dict[MemberId, None] = {}
         self.awaiting_join = 0
         self.new_member_added = False

@@ -90,7 +90,7 @@ class MemberDecisions:
             self._replace_static(group, request, instance_id, token, now_ms, out)
         elif instance_id is None and request.requires_known_member_id:
             # KIP-394: a client that gives up before it knows its id must not leave a member behind.
-            group.pending_joins[request.new_member_id] = None
+            group.pending_joins[request.new_member_id] = request.client_host
             deadline_ms = now_ms + request.session_timeout_ms
             self._rebalance.start_pending_session(group, request.new_member_id, deadline_ms)
             out.reply = JoinReply(ErrorCode.MEMBER_ID_REQUIRED, request.new_member_id)
