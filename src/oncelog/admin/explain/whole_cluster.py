@@ -116,8 +116,10 @@ def explain_cluster(
     progress(5, _STEPS)
     yield from _inspect(cluster, facts, suspects, window_ms, principal)
     waiting = yield from _waiting_groups(cluster, facts, groups)
+    ids = yield from id_facts(cluster, facts.transactions, facts.now_ms, earlier, window_ms, idle_ids_ms)
     findings = {group: _findings(group_facts, options) for group, group_facts in groups.items()}
-    problems = transaction_problems(facts.transactions, waiting, facts.bounds, facts.now_ms, options)
+    lost = ids.lost_markers
+    problems = transaction_problems(facts.transactions, waiting, facts.bounds, facts.now_ms, options, lost)
     problems += status_problems(facts.status, lambda partitions: _users(groups, partitions), options)
     for group, causes in findings.items():
         unread = sum(groups[group].to_read(partition) for partition in groups[group].partitions)
@@ -125,7 +127,6 @@ def explain_cluster(
         problems += [] if problem is None else [problem]
     problems += _coordinators(facts, options)
     problems += yield from _slow_followers(cluster, facts, options)
-    ids = yield from id_facts(cluster, facts.now_ms, earlier, window_ms, idle_ids_ms)
     problems += _id_problems(facts, ids, options)
     progress(_STEPS, _STEPS)
     summaries = [_summary(facts, description) for description in facts.groups.descriptions.values()]

@@ -53,7 +53,7 @@ def act_create(client: Client, page_request: PageRequest, permit: Permit, change
     partitions = query.number("partitions", BROKER_DEFAULT, 1, INT32_MAX)
     replicas = query.number("replicas", BROKER_DEFAULT, 1, 32767)
     topic = topic_changes.create(client, permit, changes, NewTopic(query.needed("name"), partitions, replicas))
-    return _done(topic.name, "Created.")
+    return {**_done(topic.name, "Created."), "links": [("/topics/one", topic.name, f"Topic {topic.name}")]}
 
 
 def act_alter(client: Client, page_request: PageRequest, permit: Permit, changes: Changes) -> Mapping[str, Any]:

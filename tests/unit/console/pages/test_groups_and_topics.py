@@ -293,7 +293,9 @@ def own_configs(visitor: TestClient) -> list[tuple[str, str]]:
 def test_a_topic_is_made_altered_extended_shortened_and_deleted(changer: TestClient, tmp_path: Path) -> None:
     token = token_of(changer, "/topics/change")
     name = {"token": token, "name": "made.json"}
-    assert changer.post("/topics/create", data=name | {"partitions": "2"}).status_code == 200
+    created = changer.post("/topics/create", data=name | {"partitions": "2"})
+    assert created.status_code == 200
+    assert 'href="/topics/one?name=made.json"' in created.text
     assert changer.post("/topics/create", data=name | {"name": "no/topic"}).status_code in (404, 502)
     assert changer.post("/topics/create", data=name | {"partitions": "-3"}).status_code == 400
     path = "/topics/change?name=made.json&key=retention.ms&value=1234"
