@@ -118,9 +118,12 @@ def _of_console(directory: Path) -> Iterator[Stage]:
     (directory / "reports" / "monday.json").write_text("{}", "utf-8")
     (directory / "data").mkdir()
     with Broker() as broker:
+        (directory / "live.properties").write_text("client.id=live\n", "utf-8")
         yield Stage(
             replaced={
+                "kafka-1:9092,kafka-2:9092": broker.bootstrap_servers,
                 "kafka-1:9092": broker.bootstrap_servers,
+                "localhost:9092": broker.bootstrap_servers,
                 "oncelog console ": f"stop\noncelog console --listen 127.0.0.1:{port} ",
                 "/var/lib/kafka/data": "data",
             },
