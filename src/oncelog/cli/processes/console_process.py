@@ -19,6 +19,7 @@ from oncelog.cli.support.named_cluster import (
 )
 from oncelog.cli.support.terminal import print_line
 from oncelog.listening.descriptors import raise_limit
+from oncelog.runtime.service_manager import notify_ready
 
 if TYPE_CHECKING:
     from oncelog.console.serving import ConsoleServer
@@ -175,7 +176,12 @@ def run_console(
     gc.set_threshold(*_GC_THRESHOLDS)
     gc.enable()
     line = _first_line(settings)
-    server.on_listening = lambda: print_line(line, err=True, flush=True)
+
+    def announce() -> None:
+        print_line(line, err=True, flush=True)
+        notify_ready(line)
+
+    server.on_listening = announce
     try:
         server.run()
     except KeyboardInterrupt:
