@@ -24,7 +24,7 @@ SHUTDOWN_S: Final = 30.0
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """An event loop; uvloop's if installed, which halves asyncio's own time per request."""
+    """An event loop; uvloop's halves asyncio's own time per request."""
     try:
         import uvloop
     except ImportError:

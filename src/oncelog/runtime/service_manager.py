@@ -1,8 +1,7 @@
-"""Tells systemd about this process, by its notification protocol (sd_notify): readiness, the stop, signs of life.
+"""Notifications to systemd."""
 
-``NOTIFY_SOCKET`` names the manager's datagram socket; without it every function here does nothing. A datagram is never
-waited for: a manager that does not read loses messages, and the process goes on.
-"""
+# The protocol of sd_notify: NOTIFY_SOCKET names the manager's datagram socket; without it nothing here does anything.
+# A datagram is never waited for: a manager that does not read loses messages, and the process goes on.
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ _PINGS_PER_TIMEOUT: Final = 3
 
 
 def notify_ready(status: str) -> None:
-    """Reports that the process answers, with one line for ``systemctl status``."""
+    # The status is a line of `systemctl status`.
     _send("READY=1", f"STATUS={_in_one_line(status)}")
 
 
@@ -26,14 +25,12 @@ def notify_stopping() -> None:
 
 
 def keep_watchdog_fed(loop: asyncio.AbstractEventLoop) -> None:
-    """Sends a sign of life from the loop, thrice in the watchdog's time-out; nothing if no watchdog is set."""
     timeout_s = watchdog_timeout_s(os.environ, os.getpid())
     if timeout_s is not None:
         _feed(loop, timeout_s / _PINGS_PER_TIMEOUT)
 
 
 def watchdog_timeout_s(environ: Mapping[str, str], pid: int) -> float | None:
-    """The time-out that the manager set for this process; None without one."""
     timeout = environ.get("WATCHDOG_USEC", "")
     if not timeout.isascii() or not timeout.isdigit() or int(timeout) == 0:
         return None
@@ -62,5 +59,5 @@ def _send(*assignments: str) -> None:
 
 
 def _in_one_line(text: str) -> str:
-    """``text`` without line ends, which would begin another assignment."""
+    # A line end would begin another assignment.
     return " ".join(text.split())

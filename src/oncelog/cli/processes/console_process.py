@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Never
 
@@ -175,18 +176,17 @@ def run_console(
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
     gc.enable()
-    line = _first_line(settings)
-
-    def announce() -> None:
-        print_line(line, err=True, flush=True)
-        notify_ready(line)
-
-    server.on_listening = announce
+    server.on_listening = partial(_announce, _first_line(settings))
     try:
         server.run()
     except KeyboardInterrupt:
         _end_at_once()
     return 0
+
+
+def _announce(line: str) -> None:
+    print_line(line, err=True, flush=True)
+    notify_ready(line)
 
 
 def _named_clusters(
