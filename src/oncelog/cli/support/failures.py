@@ -18,10 +18,15 @@ EXTRAS: Final = {
     "pyspark": "spark",
     "pyarrow": "spark",
     "numpy": "spark",
+    "pandas": "spark",
     "cryptography": "security",
+    "jwt": "security",
+    "kazoo": "cluster",
+    "puresasl": "cluster",
     "jinja2": "console",
     "starlette": "console",
     "uvicorn": "console",
+    "matplotlib": "plots",
 }
 """The extra that brings a package, of those that commands need."""
 
