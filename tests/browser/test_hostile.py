@@ -138,18 +138,35 @@ def test_neither_is_what_comes_in_a_stream(tab: Tab, hostile: Broker) -> None:
 
 def test_a_value_of_ten_megabytes_makes_no_page_large(tab: Tab, hostile: Broker) -> None:
     page = tab.page
-    listed = page.goto(f"/messages?topic={TOPIC}&from={len(BYTES)}")
+    listed = page.goto(f"/messages?topic={TOPIC}&partition=0&from={len(BYTES)}")
     assert listed is not None
     assert len(listed.body()) < 50_000
-    expect(page.get_by_text("of 9.5 MiB")).to_be_visible()
-    page.get_by_role("link", name="load all").click()
+    expect(page.get_by_text("of 9.6 MiB")).to_be_visible()
+    page.locator("summary").filter(has_text="<b>xxx").click()
+    expect(page.get_by_role("link", name="load all")).to_have_count(2)
+    page.get_by_role("link", name="this record").click()
     expect(page.get_by_role("heading", name="Value (text, 9.5 MiB)")).to_be_visible()
     assert 2_000_000 < len(page.content()) < 2_300_000
-    assert page.evaluate("document.querySelectorAll('*').length") < 200
+    assert page.evaluate("document.querySelectorAll('*').length") < 300
     goto = page.goto(f"/messages/search?topic={TOPIC}&q=xxxx")
     assert goto is not None
     expect(page.get_by_text("Search complete")).to_be_visible()
     assert len(page.content()) < 20_000
+
+
+def test_a_name_is_copied_as_it_is(tab: Tab, hostile: Broker) -> None:
+    page = tab.page
+    page.goto(f"/groups/one?name={quote(HARM[6], safe='')}")
+    copied = page.evaluate(
+        """() => {
+          let text = null;
+          window.addEventListener("copy", (event) => { text = event.clipboardData.getData("text/plain"); });
+          getSelection().selectAllChildren(document.querySelector("h1 .name"));
+          document.execCommand("copy");
+          return text;
+        }"""
+    )
+    assert copied == HARM[6]
 
 
 def test_names_lead_to_their_pages_and_back(tab: Tab, hostile: Broker) -> None:

@@ -31,7 +31,7 @@ def write(broker: Broker, topic: str, values: list[bytes]) -> None:
 
 def test_each_record_has_the_state_of_its_transaction(tab: Tab) -> None:
     page = tab.page
-    page.goto(f"/messages?topic={scene.ORDERS}&from=first")
+    page.goto(f"/messages?topic={scene.ORDERS}&partition=0&from=first")
     states = page.locator("tbody tr").locator("td:nth-child(2) .tag").all_text_contents()
     assert states[:5] == ["committed", "marker", "aborted", "marker", "open"]
     expect(page.get_by_text("read_committed consumers read up to 4")).to_be_visible()
@@ -47,15 +47,20 @@ def test_values_are_shown_in_the_format_that_is_chosen(tab: Tab, broker: Broker)
     page = tab.page
     shown = {}
     page.goto("/messages?topic=browser.formats")
+    page.get_by_text("more filters").click()
     for form in ("hex", "integer", "text", "json"):
         page.get_by_label("value as").select_option(form)
         page.get_by_role("button", name="Show").click()
         expect(page.get_by_label("value as")).to_have_value(form)
         expect(page).to_have_url(re.compile(f"value_format={form}"))
-        shown[form] = [item.inner_text() for item in page.locator("tbody .bytes").all()]
+        shown[form] = [item.inner_text() for item in page.locator("summary .bytes").all()][::-1]
     assert shown["hex"][0] == "00 00 01 00"
     assert shown["integer"][0] == "256"
     assert shown["text"][1:] == ['{"a": [1, 2]}', "grüße"]
+    page.get_by_label("value as").select_option("auto")
+    page.get_by_role("button", name="Show").click()
+    page.locator("summary").filter(has_text='"a"').click()
+    assert page.locator(".record .json-number").all_inner_texts() == ["1", "2"]
     assert "".join(shown["json"][1].split()) == '{"a":[1,2]}'
 
 
@@ -63,16 +68,36 @@ def test_pages_of_records_lead_to_both_ends(tab: Tab) -> None:
     page = tab.page
     page.goto(f"/messages?topic={scene.ORDERS}&partition=1")
     first = page.locator("tbody tr td:first-child").first
-    expect(first).to_have_text(str(scene.BULK - 50))
-    page.get_by_role("link", name="← previous").click()
-    expect(first).to_have_text(str(scene.BULK - 100))
-    page.get_by_role("link", name="next →").click()
+    expect(first).to_have_text(str(scene.BULK - 1))
+    page.get_by_role("link", name="older →").click()
+    expect(first).to_have_text(str(scene.BULK - 51))
+    page.get_by_role("link", name="← newer").click()
     expect(first).to_have_text(str(scene.BULK - 50))
     page.get_by_role("link", name="first", exact=True).click()
     expect(first).to_have_text("0")
     page.get_by_label("from").first.fill("2001-01-01T00:00")
+    page.get_by_label("order").select_option("oldest first")
     page.get_by_role("button", name="Show").click()
     expect(first).to_have_text("0")
+
+
+def test_all_partitions_are_filtered_by_what_is_typed(tab: Tab) -> None:
+    page = tab.page
+    page.goto(f"/messages?topic={scene.ORDERS}")
+    page.get_by_text("more filters").click()
+    page.get_by_label("JSON field").fill("customer=C-16")
+    page.get_by_label("key has").fill("ORDER-3")
+    page.get_by_label("from").first.fill("-1h")
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_text(re.compile("^from 20.* UTC"))).to_be_visible()
+    assert "value=" not in page.url
+    keys = page.locator("tbody td:nth-child(3) .bytes")
+    expect(keys.first).to_be_visible()
+    orders = [n for n in range(2 * scene.BULK) if n % 17 == 16 and str(n).startswith("3")]
+    assert sorted(keys.all_inner_texts()) == [f"order-{n}" for n in sorted(orders, key=str)]
+    page.get_by_label("match case").check()
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_text("None of the records that were read matches")).to_be_visible()
 
 
 def test_a_large_value_is_cut_and_loaded_when_asked(tab: Tab, broker: Broker) -> None:
@@ -80,9 +105,11 @@ def test_a_large_value_is_cut_and_loaded_when_asked(tab: Tab, broker: Broker) ->
     page = tab.page
     page.goto("/messages?topic=browser.large")
     expect(page.get_by_text("the end")).to_have_count(0)
-    expect(page.get_by_text("of 48.8 KiB")).to_be_visible()
+    expect(page.get_by_text("of 48.8 KiB").first).to_be_visible()
+    page.locator("summary").filter(has_text="xxx").click()
     page.get_by_role("link", name="load all").click()
-    expect(page.locator(".bytes").last).to_have_text(re.compile("the end$"))
+    expect(page.locator(".part .bytes").last).to_have_text(re.compile("the end$"))
+    expect(page).to_have_url(re.compile("topic=browser.large$"))
 
 
 def test_a_search_tells_how_far_it_is_and_when_it_has_read_everything(tab: Tab) -> None:

@@ -17,6 +17,7 @@ from typing import Final
 from tests.peers.jars import ECOSYSTEM, classpath
 from tests.peers.process import Process, free_ports
 from tests.peers.reaper import watch
+from tests.peers.supply import Supply
 from tests.waiting import HANG_S
 
 _SMALL_JVM: Final = (
@@ -45,8 +46,8 @@ _WORKER: Final = {
 """The broker has to allow so short a session (`group.min.session.timeout.ms`)."""
 
 
-def _java(main: str, *arguments: str) -> list[str]:
-    return ["java", *_SMALL_JVM, "-cp", classpath(ECOSYSTEM), main, *arguments]
+def _java(main: str, *arguments: str, supply: Supply = ECOSYSTEM) -> list[str]:
+    return ["java", *_SMALL_JVM, "-cp", classpath(supply), main, *arguments]
 
 
 class WordCount:
@@ -74,14 +75,15 @@ class WordCount:
 class ConnectWorker:
     """One distributed worker; one that is started in the same directory takes over from it."""
 
-    def __init__(self, bootstrap: str, directory: Path) -> None:
+    def __init__(self, bootstrap: str, directory: Path, supply: Supply = ECOSYSTEM, **settings: str) -> None:
         plugins = directory / "plugins"
         plugins.mkdir(exist_ok=True)
         self._address = f"http://127.0.0.1:{free_ports(1)[0]}"
         values = {**_WORKER, "bootstrap.servers": bootstrap, "plugin.path": str(plugins), "listeners": self._address}
+        values |= {name.replace("_", "."): value for name, value in settings.items()}
         properties = directory / "worker.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in values.items()), encoding="utf-8")
-        command = _java("org.apache.kafka.connect.cli.ConnectDistributed", str(properties))
+        command = _java("org.apache.kafka.connect.cli.ConnectDistributed", str(properties), supply=supply)
         self.process = Process(command, directory / "connect.log")
 
     def configure(self, name: str, config: Mapping[str, str]) -> None:

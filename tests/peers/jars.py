@@ -175,6 +175,23 @@ MIRROR_MAKER: Final = _project(
     f"org.apache.kafka:connect-mirror:{TESTED_VERSION}",
     "org.slf4j:slf4j-simple:1.7.36",
 )
+ICEBERG_SINK_VERSION: Final = "1.11.0"
+ICEBERG_SINK: Final = _project(
+    f"Apache Iceberg's sink for Connect {ICEBERG_SINK_VERSION}",
+    f"iceberg-sink-{ICEBERG_SINK_VERSION}",
+    "",
+    f"org.apache.kafka:connect-runtime:{TESTED_VERSION}",
+    f"org.apache.kafka:connect-json:{TESTED_VERSION}",
+    f"org.apache.iceberg:iceberg-kafka-connect:{ICEBERG_SINK_VERSION}",
+    f"org.apache.iceberg:iceberg-kafka-connect-transforms:{ICEBERG_SINK_VERSION}",
+    f"org.apache.iceberg:iceberg-parquet:{ICEBERG_SINK_VERSION}",
+    f"org.apache.iceberg:iceberg-orc:{ICEBERG_SINK_VERSION}",
+    "org.apache.hadoop:hadoop-client-api:3.4.1",
+    "org.apache.hadoop:hadoop-client-runtime:3.4.1",
+    "org.xerial:sqlite-jdbc:3.50.3.0",
+    "org.slf4j:slf4j-simple:1.7.36",
+)
+"""The sink with what it needs to write Parquet files into a directory, through a catalog in SQLite."""
 GROUP_JUDGE: Final = _group_judge()
 FLINK: Final = _flink()
 SPARK_CONNECTOR: Final = _artifacts(

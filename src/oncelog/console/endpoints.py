@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
+from urllib.parse import parse_qsl
 
 from jinja2 import Environment
+from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -17,17 +20,21 @@ from oncelog.base.notation.json_values import to_json
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import ClientError
 from oncelog.console.admission.audit_lines import naming
+from oncelog.console.admission.error_words import words_of
 from oncelog.console.admission.gate import Permit, Sender, Visitor, address_of
-from oncelog.console.admission.refusals import Refusals, own_address
+from oncelog.console.admission.refusals import Refusals, form_address, own_address
 from oncelog.console.cluster.access import ClusterSlow
 from oncelog.console.cluster.statuses import status_of
+from oncelog.console.kept_forms import below_heading, refilled
 from oncelog.console.page import Action, LocalPage, Page, PageRequest, Work
-from oncelog.console.query import BadQuery, Query
+from oncelog.console.pages import PAGES
+from oncelog.console.query import BadQuery, Mistyped, NotConfirmed, Query
 from oncelog.console.records.large_json import LargeBytes, json_pieces
 from oncelog.console.services import Services
 
 # A change may take longer than a page: markers must be written, and the user needs to know the outcome.
 CHANGE_PATIENCE_S: Final = 90.0
+_BY_PATH: Final = {page.path: page for page in PAGES}
 
 
 class Endpoints:
@@ -37,14 +44,19 @@ class Endpoints:
     def page(self, page: Page | LocalPage) -> Callable[[Request], Any]:
 
         async def endpoint(request: Request) -> Response:
-            page_request = self._services.page_request_of(request)
-            if isinstance(page, LocalPage):
-                work = run_in_threadpool(page.read, page_request)
-            else:
-                work = self._services.cluster.call(lambda client: page.read(client, page_request), page.patience_s)
-            return await self._answered(request, page.template, page.title, page.live, work)
+            work = self._read(page, self._services.page_request_of(request))
+            response = await self._answered(request, page.template, page.title, page.live, work)
+            if isinstance(page, Page) and isinstance(response, HTMLResponse) and response.status_code == 200:
+                visitor: Visitor = request.scope["visitor"]
+                self._services.pictures.keep(own_address(request), bytes(response.body), visitor.form_token)
+            return response
 
         return endpoint
+
+    def _read(self, page: Page | LocalPage, page_request: PageRequest) -> Awaitable[Mapping[str, Any]]:
+        if isinstance(page, LocalPage):
+            return run_in_threadpool(page.read, page_request)
+        return self._services.cluster.call(lambda client: page.read(client, page_request), page.patience_s)
 
     def work(self, work: Work) -> Callable[[Request], Any]:
 
@@ -131,32 +143,87 @@ class Endpoints:
         try:
             rows = await work
         except BadQuery as error:
-            return self._services.refusals.of(request, error.status, str(error))
+            return await self._failed(request, error.status, error)
         except ClientError as error:
-            status = status_of(error)
-            return self._services.refusals.of(
-                request, status, str(error), live=status == 503 and request.method == "GET"
-            )
+            return await self._failed(request, status_of(error), error)
         return rendered(self._services.templates, request, template, title, live, rows)
+
+    async def _failed(self, request: Request, status: int, error: BadQuery | ClientError) -> Response:
+        # The last picture if the cluster does not answer, or the form again if one was sent; else the reason alone.
+        is_reading = request.method == "GET"
+        response = None
+        if not request.url.path.endswith(".json"):
+            if not is_reading:
+                response = await self._form_again(request, status, error)
+            elif status == 503:
+                response = self._last_picture(request, error)
+        return response or self._services.refusals.of(
+            request, status, str(error), error, live=status == 503 and is_reading
+        )
+
+    def _last_picture(self, request: Request, error: Exception) -> Response | None:
+        if request.headers.get("hx-target", "content") != "content":
+            return None  # A part of a page, as a filter asks for, stays as it is.
+        visitor: Visitor = request.scope["visitor"]
+        picture = self._services.pictures.of(own_address(request), visitor.form_token)
+        if picture is None:
+            return None
+        templates = self._services.templates
+        context = context_of(templates, request, "", True)
+        context |= {"now_ms": picture.at_ms, "age_ms": max(0, context["now_ms"] - picture.at_ms), "is_stale": True}
+        notice = templates.get_template("stale.html").render(error=str(error), age_ms=context["age_ms"])
+        context |= {"page_title": Markup(picture.title), "content": Markup(below_heading(picture.content, notice))}
+        return HTMLResponse(templates.get_template("last-picture.html").render(**context), 503)
+
+    async def _form_again(self, request: Request, status: int, error: Exception) -> Response | None:
+        """The page that sent the form, as it is now, with the typed values; None if it cannot be shown."""
+        templates = self._services.templates
+        path, _, parameters = (form_address(request) or "").partition("?")
+        page = _BY_PATH.get(path.removeprefix(str(templates.globals["prefix"])))
+        if page is None or status == 503:
+            return None
+        query = Query(dict(parse_qsl(parameters, keep_blank_values=True)))
+        try:
+            rows = await self._read(page, replace(self._services.page_request_of(request), query=query))
+        except (BadQuery, ClientError):
+            return None
+        visitor: Visitor = request.scope["visitor"]
+        fields = {**{name: (value,) for name, value in request.query_params.items()}, **(visitor.form or {})}
+        typed = {name: values[-1] for name, values in fields.items()}
+        context = context_of(templates, request, page.title, False) | {"path": page.path, "query": query.values}
+        words = words_of(status, error, page.path, typed)
+        notice = templates.get_template("failed-form.html").render(words=words, reason=str(error))
+        html = templates.get_template(page.template).render(**{**rows, **context, "live": False})
+        kept = dict(visitor.form or {})
+        if isinstance(error, NotConfirmed) and not isinstance(error, Mistyped):
+            kept["typed"] = ("",)  # The plan is another: it has to be read and confirmed, too.
+        return HTMLResponse(refilled(below_heading(html, notice), request.url.path, kept), status)
 
 
 def rendered(
     templates: Environment, request: Request, template: str, title: str, live: bool, rows: Mapping[str, Any]
 ) -> Response:
     """The rows as a page, or as JSON if the address asks for it."""
+    # A form with a ``wrong`` value is a page, too.
+    status = rows.get("refused_with", 200)
     if request.url.path.endswith(".json"):
+        if status != 200:
+            return JSONResponse({"error": rows["wrong"], "status": status}, status)
         return _document(to_json(rows))
-    visitor: Visitor = request.scope["visitor"]
-    context = {
+    context = context_of(templates, request, title, bool(rows.get("live", live)))
+    return HTMLResponse(templates.get_template(template).render(**{**rows, **context}), status)
+
+
+def context_of(templates: Environment, request: Request, title: str, live: bool) -> dict[str, Any]:
+    return {
         "title": title,
-        "live": rows.get("live", live),
+        "live": live,
         "path": request.url.path.removeprefix(str(templates.globals["prefix"])),
         "own_address": own_address(request),
         "query": dict(request.query_params),
-        "visitor": visitor,
+        "visitor": request.scope["visitor"],
         "now_ms": int(time.time() * 1000),
     }
-    return HTMLResponse(templates.get_template(template).render(**{**rows, **context}))
 
 
 def failed_by(refusals: Refusals) -> Callable[[Request, Exception], Any]:

@@ -6,6 +6,7 @@ bidirectional control characters are shown by their codes.
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
@@ -185,6 +186,7 @@ def environment(prefix: str = "", **shared: Callable[..., object] | object) -> E
     )
     environment_.filters |= {
         "shown": shown,
+        "spelled": json.dumps,
         "linked": own_linked,
         "coloured": coloured,
         "instant": instant,

@@ -23,6 +23,7 @@ from oncelog.console.cluster.diagnoses import Diagnoses
 from oncelog.console.cluster.rates import Rates
 from oncelog.console.cluster.recent import Recent
 from oncelog.console.formats.decoder_process import DecodingProcess
+from oncelog.console.last_pictures import LastPictures
 from oncelog.console.metrics.sampler import Sampler
 from oncelog.console.page import PageRequest
 from oncelog.console.pages import PAGES
@@ -96,6 +97,7 @@ class Services:
         self.templates: Environment = shared.templates[settings.prefix]
         self.recent = Recent()
         self.rates = Rates()
+        self.pictures = LastPictures()
         self.diagnoses = Diagnoses(self.cluster.new_client, settings.command_options)
         self.sampler: Sampler | None = None
         if settings.sample_every_s:

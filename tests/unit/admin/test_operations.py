@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 
 from oncelog.admin import acls, cluster, cluster_status, configs, groups, reassignments, scram_users, topics
+from oncelog.admin.broker_descriptions import describe_broker
+from oncelog.admin.client_quotas import alter_quotas, entity_text, list_quotas, quotas_of
 from oncelog.admin.configs import ResourceType
 from oncelog.admin.decommission import MovesUnderWay, move_off, plan_decommission
+from oncelog.admin.eligible_leaders import eligible_leaders
 from oncelog.admin.explain import targets as subjects
+from oncelog.admin.quorum import describe_quorum
 from oncelog.admin.reassignment_plan import PlanRefused
 from oncelog.admin.transactions import Verdict, abort, describe_transactions, find_hanging, find_one, list_transactions
 from oncelog.admin.transactions.id_pages import page_of_ids, sorted_ids
@@ -160,3 +164,42 @@ def test_transactions(ask: Ask, broker: Broker, topic: TopicName) -> None:
     assert not ask(force_terminate, "open").after.is_open
     with pytest.raises(ClientError, match="none is open there"):
         ask(find_one, at(0), 0)
+
+
+def test_quotas_of_an_entity_are_set_listed_and_removed(ask: Ask) -> None:
+    entity, default = (("client-id", "etl"), ("user", "dan")), (("user", None),)
+    ask(alter_quotas, entity, {"producer_byte_rate": 2048.0, "request_percentage": 12.5})
+    ask(alter_quotas, default, {"consumer_byte_rate": 4096.0})
+    ask(alter_quotas, entity, {"producer_byte_rate": 1.0}, validate_only=True)
+    rows = ask(list_quotas)
+    assert [(row.entity, dict(row.values)) for row in rows] == [
+        (entity, {"producer_byte_rate": 2048.0, "request_percentage": 12.5}),
+        (default, {"consumer_byte_rate": 4096.0}),
+    ]
+    assert [row.entity for row in ask(list_quotas, "client-id")] == [entity]
+    assert ask(quotas_of, default) == {"consumer_byte_rate": 4096.0}
+    assert ask(quotas_of, (("user", "dan"),)) == {}, "of exactly this entity"
+    assert entity_text((*entity, *default)) == "client-id 'etl', user 'dan', user default"
+    with pytest.raises(BrokerRefused):
+        ask(alter_quotas, entity, {"moon": 1.0})
+    ask(alter_quotas, entity, delete=("producer_byte_rate", "request_percentage"))
+    ask(alter_quotas, default, delete=("consumer_byte_rate",))
+    assert ask(list_quotas) == []
+
+
+def test_a_broker_is_described_as_far_as_it_answers(ask: Ask, topic: TopicName) -> None:
+    (broker_id,) = [row.broker_id for row in ask(cluster.registered_brokers)]
+    described = ask(describe_broker, broker_id)
+    assert (described.is_controller, described.quorum_lag, described.unanswered) == (True, None, [])
+    assert topic in {row.topic for row in described.topics}
+    assert described.leads == sum(row.leads for row in described.topics)
+    assert described.configs
+    assert described.directories[0].error is None
+    assert all(feature.lowest <= (feature.finalized or 0) <= feature.highest for feature in described.features)
+    with pytest.raises(BrokerRefused, match="the cluster has brokers"):
+        ask(describe_broker, 77)
+
+
+def test_a_cluster_without_kraft_has_no_quorum_and_no_eligible_leaders(ask: Ask, topic: TopicName) -> None:
+    assert ask(describe_quorum) is None
+    assert ask(eligible_leaders, [TopicPartition(topic, 0)]) == {}

@@ -12,8 +12,9 @@ from oncelog.admin.cluster_status import BrokerStatus, ClusterStatus, PartitionS
 from oncelog.admin.explain.cluster_report import CALM_LAST, URGENT_VERDICTS, Problem, owner_of
 from oncelog.admin.explain.findings import Cause, Finding, Severity, joined, shortened
 from oncelog.admin.transactions.cluster_scan import OpenTransaction
+from oncelog.admin.transactions.history.lost_markers import LostMarker
 from oncelog.admin.transactions.partition_offsets import Bounds
-from oncelog.admin.transactions.report import Held, Retention, clears, commands
+from oncelog.admin.transactions.report import Held, clears, commands
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.notation.shell_words import argument
 from oncelog.base.text import counted
@@ -33,6 +34,7 @@ def transaction_problems(
     bounds: Mapping[TopicPartition, Bounds],
     now_ms: int,
     options: str,
+    lost_markers: Mapping[tuple[TopicPartition, int], LostMarker] | None = None,
 ) -> list[Problem]:
     """``waiting`` maps a held partition to the groups that have read all before it, with their lags."""
     grouped: dict[tuple[object, ...], list[OpenTransaction]] = {}
@@ -47,7 +49,18 @@ def transaction_problems(
                     groups[name] = groups.get(name, 0) + lag
         severity = _severity(str(verdict), parts, bool(groups), now_ms)
         if severity is not None:
-            problems.append(_transaction_problem(str(verdict), severity, parts, groups, bounds, now_ms, options))
+            lost = lost_markers or {}
+            helds = [
+                Held(
+                    part.topic_partition,
+                    bounds.get(part.topic_partition, Bounds(0, 0)),
+                    (part,),
+                    now_ms=now_ms,
+                    lost=lost.get((part.topic_partition, part.start_offset)),
+                )
+                for part in parts[:_MOST_COMMANDS]
+            ]
+            problems.append(_transaction_problem(str(verdict), severity, parts, groups, helds, options))
     return problems
 
 
@@ -77,15 +90,12 @@ def _transaction_problem(
     severity: Severity,
     parts: Sequence[OpenTransaction],
     groups: Mapping[str, int],
-    bounds: Mapping[TopicPartition, Bounds],
-    now_ms: int,
+    helds: Sequence[Held],
     options: str,
 ) -> Problem:
-    first = parts[0]
-    helds = [
-        Held(part.topic_partition, bounds.get(part.topic_partition, Bounds(0, 0)), (part,), (), Retention(), now_ms)
-        for part in parts[:_MOST_COMMANDS]
-    ]
+    first, now_ms = parts[0], helds[0].now_ms
+    lost = next((held.lost for held in helds if held.lost is not None), None)
+    reason = f"{first.reason}." if lost is None else " ".join([*lost.sentences, lost.way_out.rstrip(":") + "."])
     name, producer_id = first.transactional_id, first.producer.producer_id
     partitions = tuple(part.topic_partition for part in parts)
     more = f" (and so in {counted(len(parts) - 1, 'more partition')})" if len(parts) > 1 else ""
@@ -93,9 +103,9 @@ def _transaction_problem(
     return Problem(
         "transaction",
         name or f"producer {producer_id}",
-        Cause.HELD_BY_TRANSACTION,
+        Cause.HELD_BY_TRANSACTION if lost is None else Cause.LOST_MARKER,
         severity,
-        f"{first.reason}{more}.",
+        f"{reason.removesuffix('.')}{more}.",
         f"oncelog explain partition{options} {argument(first.producer.topic)} {first.producer.partition}",
         partitions,
         tuple(sorted(groups, key=lambda group: (-groups[group], group))),
@@ -160,7 +170,7 @@ def status_problems(
     problems += [_broker_problem(broker, options) for broker in status.brokers if broker.is_missed]
     status_command = f"oncelog cluster status{options}"
     if status.lacks_controller:
-        text = "The cluster has no controller: no leader is elected, and no topic changes."
+        text = "The cluster has no controller, or none answers: no leader is elected, and no topic changes."
         problems.append(Problem("broker", "controller", Cause.NO_CONTROLLER, Severity.STUCK, text, status_command))
     problems += [
         Problem(
@@ -198,7 +208,7 @@ def _partitions_problem(
     missing = f"broker{'s' if len(lost) != 1 else ''} {brokers}"
     if cause is Cause.NO_LEADER:
         text = f"{names} {verb} no leader, and can neither be written nor read. "
-        text += f"Without loss {missing} may lead." if rows[0].may_lead else f"Replicas: {missing}."
+        text += f"Only {missing} may lead without loss." if rows[0].may_lead else f"Replicas: {missing}."
     elif cause is Cause.UNDER_MIN_ISR:
         in_sync, needed = len(rows[0].isr), rows[0].min_isr
         text = (

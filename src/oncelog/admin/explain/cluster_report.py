@@ -22,7 +22,8 @@ URGENT_VERDICTS: Final = ("hanging", "suspected", "overdue")
 _CALM: Final = frozenset({Cause.NO_MEMBERS, Cause.REBALANCING, Cause.TOPIC_GONE})
 """Causes that block a group and may be meant, or pass: they come last, and in another colour."""
 _ORDER: Final = (
-    *(Cause.HELD_BY_TRANSACTION, Cause.PENDING_OFFSETS, Cause.NO_LEADER, Cause.NO_CONTROLLER, Cause.UNDER_MIN_ISR),
+    *(Cause.LOST_MARKER, Cause.HELD_BY_TRANSACTION, Cause.PENDING_OFFSETS),
+    *(Cause.NO_LEADER, Cause.NO_CONTROLLER, Cause.UNDER_MIN_ISR),
     *(Cause.UNFINISHED_TRANSACTION, Cause.DIRECTORY_OFFLINE, Cause.BROKER_DOWN, Cause.COORDINATOR_LOADING),
 )
 CALM_LAST: Final = (Cause.TOPIC_GONE, Cause.REBALANCING, Cause.NO_MEMBERS)

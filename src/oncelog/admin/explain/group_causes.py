@@ -239,9 +239,9 @@ def _position(facts: GroupFacts, tp: TopicPartition, options: str) -> Iterator[F
             Severity.NOTE,
             str(tp),
             [
-                f"In {tp} it is at offset {position:,} of {bounds.last_stable_offset:,}, and has read everything: "
-                "what lies between is how transactions ended, which no consumer sees. Its lag is not 0, and nothing is "
-                "missing."
+                f"In {tp} it is at offset {position:,} of {bounds.last_stable_offset:,}, and there is nothing left for "
+                "consumers of committed records: what lies between are the ends of transactions, and aborted records. "
+                "Its lag is not 0, and nothing is missing."
             ],
             evidence={"position": position, "last_stable_offset": bounds.last_stable_offset},
         )

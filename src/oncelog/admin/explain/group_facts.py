@@ -151,7 +151,7 @@ class GroupFacts:
         return None if commit is None else commit.at_ms
 
     def to_read(self, partition: TopicPartition) -> int:
-        """Offsets between the position and the last stable offset; 0 if either is unknown, or only markers are left."""
+        """Offsets to the last stable offset; 0 if unknown, or if only markers and aborted records are left."""
         facts, position = self.partitions.get(partition), self.committed.get(partition)
         if facts is None or facts.bounds is None or position is None or partition in self.only_markers:
             return 0
@@ -213,7 +213,7 @@ def _committed(cluster: Cluster, described: GroupDescription) -> Program[dict[To
 def _next_records(
     cluster: Cluster, facts: GroupFacts, lagging: Sequence[TopicPartition]
 ) -> Program[tuple[frozenset[TopicPartition], dict[TopicPartition, NextBatch]]]:
-    """The partitions with only markers to read, and the next batch of the others."""
+    """The partitions with only markers and aborted records to read, and the next batch of the others."""
     only_markers = set()
     for partition in lagging:
         bounds = facts.partitions[partition].bounds

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from oncelog.admin.transactions.broker_requests import Unanswered
+from oncelog.admin.transactions.cluster_scan import OpenTransaction
+from oncelog.admin.transactions.history.lost_markers import LostMarker, find_lost_marker
 from oncelog.admin.transactions.history.recent_ends import RecentEnds, read_recent_ends
 from oncelog.admin.transactions.history.unused_ids import IDLE_MS, IdCensus, unused_ids
 from oncelog.admin.transactions.transactional_ids import (
@@ -18,6 +20,7 @@ from oncelog.admin.transactions.transactional_ids import (
     describe_transactions,
     list_transactions,
 )
+from oncelog.base.ids import TopicPartition
 from oncelog.base.transaction_verdicts import DECIDED_STATES, ONGOING_STATE
 from oncelog.base.units import MINUTE_MS, SECOND_MS
 from oncelog.client.programs import Cluster, Program
@@ -25,6 +28,7 @@ from oncelog.client.programs import Cluster, Program
 ENDS_FOR_MS: Final = 30 * SECOND_MS
 CENSUS_FOR_MS: Final = 10 * MINUTE_MS
 MOST_DESCRIBED: Final = 1000
+MOST_SUSPECTS: Final = 10
 _OPEN_STATES: Final = (ONGOING_STATE, *sorted(DECIDED_STATES))
 
 
@@ -37,11 +41,17 @@ class IdFacts:
     """The ids of ``ends.repeated``."""
     ends_at_ms: int = 0
     census: IdCensus = field(default_factory=IdCensus)
+    lost_markers: Mapping[tuple[TopicPartition, int], LostMarker] = field(default_factory=dict)
     unanswered: tuple[Unanswered, ...] = ()
 
 
 def id_facts(
-    cluster: Cluster, now_ms: int, earlier: IdFacts | None, window_ms: int, idle_ids_ms: int = IDLE_MS
+    cluster: Cluster,
+    transactions: Sequence[OpenTransaction],
+    now_ms: int,
+    earlier: IdFacts | None,
+    window_ms: int,
+    idle_ids_ms: int = IDLE_MS,
 ) -> Program[IdFacts]:
     listing = yield from list_transactions(cluster, ListFilter(_OPEN_STATES, longer_than_ms=MINUTE_MS))
     coordinators = {row.transactional_id: row.coordinator for row in listing.rows[:MOST_DESCRIBED]}
@@ -56,5 +66,21 @@ def id_facts(
         census = earlier.census
     else:
         census = yield from unused_ids(cluster, idle_ms=idle_ids_ms)
+    lost = yield from _lost_markers(cluster, transactions, earlier)
     unanswered = (*listing.unanswered, *census.unanswered)
-    return IdFacts(tuple(described.rows.values()), ends, clients, ends_at_ms, census, unanswered)
+    return IdFacts(tuple(described.rows.values()), ends, clients, ends_at_ms, census, lost, unanswered)
+
+
+def _lost_markers(
+    cluster: Cluster, transactions: Sequence[OpenTransaction], earlier: IdFacts | None
+) -> Program[dict[tuple[TopicPartition, int], LostMarker]]:
+    lost: dict[tuple[TopicPartition, int], LostMarker] = {}
+    suspects = [transaction for transaction in transactions if transaction.holds and transaction.is_confirmed]
+    for transaction in suspects[:MOST_SUSPECTS]:
+        key = transaction.topic_partition, transaction.start_offset
+        marker = None if earlier is None else earlier.lost_markers.get(key)
+        if marker is None:
+            marker = yield from find_lost_marker(cluster, transaction)
+        if marker is not None:
+            lost[key] = marker
+    return lost

@@ -230,7 +230,7 @@ def _of_chain(chain: Chain, facts: GroupFacts | None = None) -> Finding:
     if chain.verdict == Verdict.LIVE.value and not chain.is_overdue:
         severity = Severity.RISK
     return Finding(
-        Cause.HELD_BY_TRANSACTION,
+        Cause.HELD_BY_TRANSACTION if chain.lost_marker is None else Cause.LOST_MARKER,
         severity,
         chain.about,
         chain.sentences,

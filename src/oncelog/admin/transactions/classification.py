@@ -143,7 +143,10 @@ def _ended(row: TransactionRow) -> str:
     named = repr(row.transactional_id)
     if row.state in _COMPLETE_STATES:
         end = "committed" if row.state == "CompleteCommit" else "aborted"
-        return f"the coordinator has {end} {named} and written all its markers; these records came after the marker"
+        return (
+            f"the coordinator has {end} {named} and written all its markers; these records came after the marker, or "
+            "it was lost"
+        )
     if row.state in DECIDED_STATES:
         return f"the coordinator is ending {named} ({row.state}) and has no marker left to write here"
     return f"the coordinator has no transaction of {named} open ({row.state})"

@@ -21,7 +21,7 @@ from oncelog.admin.transactions.broker_requests import Progress, no_progress
 from oncelog.admin.transactions.fetches import fetch_request, fetched_in
 from oncelog.admin.transactions.stored_identity import TRANSACTIONS_V2, PastTransaction
 from oncelog.base.hashing import coordinator_partition
-from oncelog.base.ids import TRANSACTION_STATE, TopicPartition
+from oncelog.base.ids import TRANSACTION_STATE, TopicName, TopicPartition
 from oncelog.base.units import MIB
 from oncelog.client.errors import ClientError, explain
 from oncelog.client.machine.consumed_records import MAX_BATCH_BYTES
@@ -179,6 +179,13 @@ def _begun(value: TransactionValue) -> PastTransaction:
         None,
         None,
         client_version=value.client_transaction_version,
+        partitions=_partitions_of(value),
+    )
+
+
+def _partitions_of(value: TransactionValue) -> frozenset[TopicPartition]:
+    return frozenset(
+        TopicPartition(TopicName(topic), index) for topic, indexes in value.partitions or () for index in indexes
     )
 
 
@@ -208,6 +215,8 @@ def _ended(value: TransactionValue, before: PastTransaction | None, committed: b
         ended_ms=value.last_update_timestamp,
         committed=committed,
         after_timeout=after_timeout,
+        # A decision has all of them; a completion has none.
+        partitions=before.partitions | _partitions_of(value),
     )
 
 

@@ -17,6 +17,7 @@ from oncelog.admin.transactions.blocked_groups import groups_behind, pending_off
 from oncelog.admin.transactions.broker_requests import Unanswered
 from oncelog.admin.transactions.cluster_scan import HangingRow, OpenTransaction, Scope, partitions_of, scan
 from oncelog.admin.transactions.durations import duration_text, moment_text
+from oncelog.admin.transactions.history.lost_markers import LostMarker, find_lost_marker
 from oncelog.admin.transactions.partition_offsets import Bounds, bounds_of, readable_before
 from oncelog.admin.transactions.report import (
     MOST_NAMED,
@@ -61,6 +62,7 @@ class Chain:
     producer_id: int | None = None
     groups: tuple[str, ...] = ()
     """Groups that wait, furthest behind first, as many as the sentences name."""
+    lost_marker: LostMarker | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +214,9 @@ def explain_held(
             else Retention()
         )
         if partition in bounds:
-            facts = Held(partition, bounds[partition], opened, tuple(behind.get(partition, ())), retention, now_ms)
+            lost = (yield from find_lost_marker(cluster, opened[0])) if opened else None
+            groups = tuple(behind.get(partition, ()))
+            facts = Held(partition, bounds[partition], opened, groups, retention, now_ms, lost)
             chains.append(_chain(facts, options))
     if len(held) > len(reported):
         chains.append(
@@ -240,6 +244,7 @@ def _chain(held: Held, options: str) -> Chain:
         held.partition,
         None if holder is None else holder.producer.producer_id,
         tuple(group.group for group in held.groups[:MOST_NAMED]),
+        held.lost,
     )
 
 

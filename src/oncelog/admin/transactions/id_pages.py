@@ -1,13 +1,13 @@
-"""Reads transactional ids from coordinators that may have millions: one page by name, or all in an order.
+"""Reads transactional ids from coordinators that may have millions: one page by name, or all in an order."""
 
-ListTransactions has no pages: a coordinator answers with all ids, which take forty times the memory as objects. Rules:
-
-1. Ids are read one by one from the received bytes. A coordinator that does not answer, or is too old for a filter, is
-   reported as in ``transactional_ids``.
-2. A page keeps only its own ids, and is addressed by the id before or after it, so every page costs the same.
-3. An order keeps the answers, plus four bytes per id with its place in them. Ids are sorted in runs of ``RUN`` and
-   merged while they are read: at most one run exists as objects at a time.
-"""
+# ListTransactions has no pages: a coordinator answers with all ids, which take forty times the memory as objects.
+# Rules:
+#
+# 1. Ids are read one by one from the received bytes. A coordinator that does not answer, or is too old for a filter,
+#    is reported as in ``transactional_ids``.
+# 2. A page keeps only its own ids, and is addressed by the id before or after it, so every page costs the same.
+# 3. An order keeps the answers, plus four bytes per id with its place in them. Ids are sorted in runs of ``RUN`` and
+#    merged while they are read: at most one run exists as objects at a time.
 
 from __future__ import annotations
 

@@ -24,11 +24,12 @@ from oncelog.admin.transactions.broker_requests import (
     send_requests,
     slices_of,
 )
-from oncelog.admin.transactions.fetches import fetch_request, partitions_in
+from oncelog.admin.transactions.fetches import fetch_request, fetched_in, partitions_in
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import KIB, MIB
 from oncelog.client.errors import ClientError, explain
+from oncelog.client.machine.consumed_records import visible_batches
 from oncelog.client.machine.requests import LATEST, list_offsets_request
 from oncelog.client.programs import Cluster, Program, Sleep, operation
 from oncelog.records.batch import BatchHeader, read_header
@@ -46,6 +47,7 @@ MAX_BYTES: Final = 64 * MIB
 Begin = tuple[TopicPartition, int]
 """A partition, and the start offset of a transaction in it."""
 _PEEK_BYTES: Final = 64 * KIB
+_PEEKS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,20 +240,21 @@ def read_at(cluster: Cluster, partition: TopicPartition, position: int) -> Progr
 
 @operation
 def readable_before(cluster: Cluster, partition: TopicPartition, position: int, stable: int) -> Program[bool]:
-    """True if there are data batches between ``position`` and the last stable offset, or that is unknown."""
+    """True if readers of committed records find any from ``position`` to the last stable offset, or that is unknown."""
     try:
-        records = yield from read_at(cluster, partition, position)
-        at = 0
-        while at < len(records):
-            header = read_header(records, at)
-            if header.base_offset >= stable:
+        leader = yield from cluster.leader(partition)
+        for _ in range(_PEEKS):
+            request = fetch_request(cluster.view, {partition: position}, _PEEK_BYTES, read_committed=True)
+            answer = yield from cluster.request(request, broker=leader)
+            for fetched in fetched_in(cluster.view, answer, {partition: position}):
+                for _, header in visible_batches(fetched, read_committed=True):
+                    if header.base_offset < stable and header.last_offset >= position:
+                        return True
+                if fetched.error_code or fetched.next_offset == position:
+                    return True
+                position = fetched.next_offset
+            if position >= stable:
                 return False
-            # Markers alone do not count: consumers' positions may skip them or not.
-            if not header.is_control and header.last_offset >= position:
-                return True
-            if header.next_offset >= stable:
-                return False
-            at += header.size_bytes
     except (ClientError, CorruptBatch):
         return True
     return True

@@ -12,6 +12,7 @@ from typing import Final
 from oncelog.admin.transactions.blocked_groups import GroupBehind
 from oncelog.admin.transactions.cluster_scan import OpenTransaction
 from oncelog.admin.transactions.durations import duration_text, moment_text
+from oncelog.admin.transactions.history.lost_markers import LostMarker
 from oncelog.admin.transactions.partition_offsets import Bounds
 from oncelog.base.ids import TopicPartition
 from oncelog.base.notation.shell_words import argument, option
@@ -46,6 +47,7 @@ class Held:
     groups: tuple[GroupBehind, ...] = ()
     retention: Retention = Retention()
     now_ms: int = 0
+    lost: LostMarker | None = None
 
     @property
     def holder(self) -> OpenTransaction | None:
@@ -69,7 +71,10 @@ def held_sentences(held: Held) -> list[str]:
     if holder.start_offset != bounds.last_stable_offset:
         sentences.append("It has moved on while it was being looked at; what follows is the first one open now.")
     sentences.append(_owner_sentence(holder, held.now_ms))
-    sentences.append(f"{holder.reason}{_by_its_coordinator(holder, held.now_ms)}.")
+    if held.lost is None:
+        sentences.append(f"{holder.reason}{_by_its_coordinator(holder, held.now_ms)}.")
+    else:
+        sentences += held.lost.sentences
     sentences.append(_verdict(holder))
     sentences += _behind(held)
     sentences.append(clears(held))
@@ -113,7 +118,11 @@ def commands(held: Held, options: str = "") -> list[str]:
         return []
     at = f"{option('--topic', holder.producer.topic)} --partition {holder.producer.partition}"
     if holder.verdict is Verdict.HANGING or holder.lacks_only_age:
-        return [f"oncelog txn abort {at} --start-offset {holder.start_offset}{options}"]
+        abort = f"oncelog txn abort {at} --start-offset {holder.start_offset}{options}"
+        if held.lost is None or not held.lost.committed:
+            return [abort]
+        place = f"--partition {holder.producer.partition} --from {holder.start_offset}{options}"
+        return [f"oncelog consume {place} --uncommitted --exit {argument(holder.producer.topic)}", abort]
     if holder.verdict is Verdict.SUSPECTED:
         return [f"oncelog txn find-hanging {at} --all{options}"]
     if not RULES[holder.code].force_terminate or holder.transactional_id is None:
@@ -126,6 +135,8 @@ def advice(held: Held) -> str:
     holder = held.holder
     if holder is None or holder.code is ReasonCode.COMPLETING:
         return "There is nothing to do but wait."
+    if held.lost is not None and held.lost.way_out:
+        return held.lost.way_out
     if holder.verdict is Verdict.HANGING or holder.lacks_only_age:
         return "To end it (it is checked once more, and you are asked):"
     if holder.verdict is Verdict.SUSPECTED:

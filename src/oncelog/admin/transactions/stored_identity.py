@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 
 from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.admin.transactions.transactional_ids import TransactionRow
+from oncelog.base.ids import TopicPartition
 from oncelog.base.transaction_verdicts import ONGOING_STATE
 from oncelog.client.machine.transaction_values import StoredTransaction
 
@@ -85,6 +86,7 @@ class PastTransaction(NamedTuple):
     committed: bool | None
     after_timeout: bool = False
     client_version: int = 0
+    partitions: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

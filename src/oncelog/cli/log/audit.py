@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oncelog.cli.log.table_audit import TableOptions, audit_table, tell
 from oncelog.cli.support.failures import EXIT_FAILED, complain
 from oncelog.cli.support.options import key_values, time_option
 from oncelog.cli.support.output import print_json, print_table
@@ -21,6 +22,7 @@ from oncelog.cli.support.terminal import print_line
 
 if TYPE_CHECKING:
     from oncelog.spark.audit.audit_context import Limits
+    from oncelog.spark.audit.audit_plan import Plan
     from oncelog.spark.audit.model import Finding
     from oncelog.spark.audit.pipeline import AuditResult, Engine
 
@@ -101,9 +103,9 @@ class EngineOptions:
 
 def audit(
     directories: Annotated[
-        list[Path],
-        typer.Argument(metavar="DIR...", help="Data directories, copies of them, or single partitions' directories."),
-    ],
+        list[Path] | None,
+        typer.Argument(metavar="[DIR...]", help="Data directories, copies of them, or single partitions' directories."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     to: Annotated[
         Path | None,
@@ -118,6 +120,7 @@ def audit(
     ] = False,
     limit_options: LimitOptions = LimitOptions(),
     engine_options: EngineOptions = EngineOptions(),
+    table_options: TableOptions = TableOptions(),
     progress: Annotated[
         bool, typer.Option("--progress", help="Print progress on stderr: a JSON object a line, for programs.")
     ] = False,
@@ -130,33 +133,63 @@ def audit(
     for aborted records, lying index entries, wrong checksums and garbage. Copies need not be of one instant: data
     newer than --copied-within is never reported as missing.
 
+    With --iceberg or --delta it audits a table filled by oncelog load, Kafka Connect's Iceberg sink or Spark: its
+    commits and files, with --rows its rows, with --bootstrap-server or DIR the rows against their topics.
+
     \b
     Examples:
       oncelog audit /var/lib/kafka/data
       oncelog audit broker-1/ broker-2/ broker-3/ --html report.html --to report/
       oncelog audit ./data --no-spark --json --fail-on-findings | jq .findings
       oncelog audit /mnt/logs --master spark://head:7077 --no-crc
+      oncelog audit --iceberg shop.orders --catalog prod --bootstrap-server localhost:9092 --json
+      oncelog audit --delta s3://lake/flights --rows --fail-on-findings
+      oncelog audit --delta ./flights /var/lib/kafka/data
     """
-    _check_packages(engine_options.spark)
-    from oncelog.spark.audit.directories import NothingToAudit, plan
-    from oncelog.spark.audit.pipeline import audit as run
+    if table_options.is_given:
+        _refuse_outputs(to, html)
+        has_findings = audit_table(table_options, directories or [], as_json=as_json, progress_lines=progress)
+    else:
+        planned = _plan(directories or [], to, engine_options)
+        from oncelog.spark.audit.pipeline import audit as run
 
-    limits = limit_options.limits()
+        limits = limit_options.limits()
+        with engine_options.engine(planned.size_bytes, progress) as engine:
+            result = run(planned, engine, check_crc=crc, limits=limits, to=to)
+        _write_page(result, html)
+        _print(result, html, to, as_json)
+        has_findings = result.finding_count > 0
+    if fail_on_findings and has_findings:
+        raise typer.Exit(EXIT_FOUND)
+
+
+def _plan(directories: list[Path], to: Path | None, options: EngineOptions) -> Plan:
+    """Exits if there is nothing to audit. Raises BadParameter."""
+    if not directories:
+        raise typer.BadParameter(
+            "nothing to audit: name log directories, or a table with --iceberg or --delta", param_hint="DIR"
+        )
+    _check_packages(options.spark)
+    from oncelog.spark.audit.directories import NothingToAudit, plan
+
     _check_place(to, directories)
     try:
-        planned = plan(directories)
+        return plan(directories)
     except NothingToAudit as error:
         complain(str(error))
         raise typer.Exit(EXIT_FAILED) from None
-    with engine_options.engine(planned.size_bytes, progress) as engine:
-        result = run(planned, engine, check_crc=crc, limits=limits, to=to)
+
+
+def _write_page(result: AuditResult, html: Path | None) -> None:
     if html is not None:
         from oncelog.spark.audit.html import page
 
         html.write_text(page(result), encoding="utf-8")
-    _print(result, html, to, as_json)
-    if fail_on_findings and result.finding_count:
-        raise typer.Exit(EXIT_FOUND)
+
+
+def _refuse_outputs(to: Path | None, html: Path | None) -> None:
+    if to is not None or html is not None:
+        raise typer.BadParameter("the audit of a table has no such output; use --json", param_hint="--to, --html")
 
 
 def _check_place(to: Path | None, directories: list[Path]) -> None:
@@ -183,7 +216,7 @@ def _check_packages(on_spark: bool | None) -> None:
 def _here(progress: bool) -> Iterator[Engine]:
     from oncelog.spark.audit.engines.local_engine import LocalEngine
 
-    yield LocalEngine(_tell) if progress else LocalEngine()
+    yield LocalEngine(tell) if progress else LocalEngine()
 
 
 @contextlib.contextmanager
@@ -192,22 +225,17 @@ def _on_spark(master: str | None, settings: dict[str, str], size_bytes: int, pro
     from oncelog.spark.session.local_session import local_session
 
     if progress:
-        _tell("starting Spark", 0, 0)
+        tell("starting Spark", 0, 0)
     elif sys.stderr.isatty():
         print_line("starting Spark", err=True, flush=True)
     with local_session(master=master or "local[*]", config=settings, log=Path("/dev/null")) as session:
         session.sparkContext.setLogLevel("ERROR")
         engine = SparkEngine(session, size_bytes)
         try:
-            with report_progress(session.sparkContext, _tell) if progress else contextlib.nullcontext():
+            with report_progress(session.sparkContext, tell) if progress else contextlib.nullcontext():
                 yield engine
         finally:
             engine.close()
-
-
-def _tell(step: str, done: int, total: int) -> None:
-    """Prints a line of --progress."""
-    print_line(json.dumps({"step": step, "done": done, "total": total}), err=True, flush=True)
 
 
 def _print(result: AuditResult, html: Path | None, to: Path | None, as_json: bool) -> None:
@@ -234,6 +262,10 @@ def _print(result: AuditResult, html: Path | None, to: Path | None, as_json: boo
         )
     if result.finding_count > _LISTED:
         print_line(f"… {result.finding_count - _LISTED:,} more; --json lists up to 2,000, --to writes all")
+    if result.notes:
+        print_line()
+        print_line("worth knowing, and not wrong:")
+        print_table(("kind", "transactional id", "what"), [_note(note) for note in result.notes[:_LISTED]])
     for written in (path for path in (html, to) if path is not None):
         print_line(f"written: {written}")
 
@@ -253,6 +285,10 @@ def _row(finding: Finding) -> tuple[object, ...]:
         _or_none(finding.epoch),
         _quoted(finding.text),
     )
+
+
+def _note(note: Finding) -> tuple[object, ...]:
+    return note.kind, _quoted(note.transactional_id), _quoted(note.text)
 
 
 def _quoted(text: str) -> str:

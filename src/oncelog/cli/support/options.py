@@ -121,3 +121,14 @@ def key_values(given: list[str] | None, option: str) -> dict[str, str]:
             raise typer.BadParameter(f"{text!r} is not KEY=VALUE", param_hint=option)
         values[key] = value
     return values
+
+
+def storage_options(given: list[str] | None) -> dict[str, str]:
+    """``--storage-option`` as a dict. Raises BadParameter without the value, which may be a secret."""
+    options: dict[str, str] = {}
+    for text in given or ():
+        key, separator, value = text.partition("=")
+        if not separator or not key:
+            raise typer.BadParameter("expected KEY=VALUE, found no '='", param_hint="--storage-option")
+        options[key] = value
+    return options

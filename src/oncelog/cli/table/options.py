@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 import typer
 
+from oncelog.cli.support.options import storage_options
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -151,8 +153,8 @@ class PlaceOptions:
     ] = None
 
     def as_arguments(self) -> PlaceArguments:
-        """Arguments for ``spark.targets.entry``. Raises BadParameter without the value, which may be a secret."""
-        return {"catalog": self.catalog, "storage_options": _storage_options(self.storage_option)}
+        """Arguments for ``spark.targets.entry``. Raises BadParameter."""
+        return {"catalog": self.catalog, "storage_options": storage_options(self.storage_option)}
 
 
 @dataclass(frozen=True)
@@ -172,16 +174,6 @@ class ReadingOptions:
         options["includeHeaders"] = str(self.headers).lower()
         options["failOnDataLoss"] = str(not self.allow_data_loss).lower()
         return options
-
-
-def _storage_options(given: list[str] | None) -> dict[str, str]:
-    options: dict[str, str] = {}
-    for text in given or ():
-        key, separator, value = text.partition("=")
-        if not separator or not key:
-            raise typer.BadParameter("expected KEY=VALUE, found no '='", param_hint="--storage-option")
-        options[key] = value
-    return options
 
 
 @contextmanager

@@ -15,15 +15,24 @@ from oncelog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsRe
 
 
 class Versions:
-    def __init__(self, ranges: dict[int, tuple[int, int]], features: dict[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        ranges: dict[int, tuple[int, int]],
+        features: dict[str, int] | None = None,
+        supported_features: dict[str, tuple[int, int]] | None = None,
+    ) -> None:
         self.ranges = ranges
         self.features = features or {}
+        """Finalized levels by name."""
+        self.supported_features = supported_features or {}
+        """Lowest and highest level that the broker supports, by name."""
 
     @classmethod
     def of(cls, response: ApiVersionsResponse) -> Versions:
         """The versions in an ApiVersions response without error."""
         features = {feature.name: feature.max_version_level for feature in response.finalized_features}
-        return cls({key.api_key: (key.min_version, key.max_version) for key in response.api_keys}, features)
+        supported = {row.name: (row.min_version, row.max_version) for row in response.supported_features}
+        return cls({key.api_key: (key.min_version, key.max_version) for key in response.api_keys}, features, supported)
 
     def choose(
         self, message: Request[Any] | type[Request[Any]], at_most: int | None = None, *, old: bool = False

@@ -1,9 +1,4 @@
-"""Rate limit for wrong passwords and tokens, per source: an address, or the user of a session.
-
-After ``FREE`` failures the attempts of a source run one at a time, ``PAUSE_S`` apart, correct ones included. At most
-``MAX_WAITING`` of one source and ``MAX_WAITING_TOTAL`` in all wait; others are rejected unread. One failure is
-forgotten every ``FORGOTTEN_S``. Strangers behind a user's address or proxy slow down only new logins.
-"""
+"""Rate limit for wrong passwords and tokens, per source: an address, or the user of a session."""
 
 from __future__ import annotations
 
@@ -12,6 +7,10 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Final
+
+# After `FREE` failures the attempts of a source run one at a time, `PAUSE_S` apart, correct ones included. At most
+# `MAX_WAITING` of one source and `MAX_WAITING_TOTAL` in all wait; others are rejected unread. One failure is
+# forgotten every `FORGOTTEN_S`. Strangers behind a user's address or proxy slow down only new logins.
 
 FREE: Final = 5
 PAUSE_S: Final = 1.0

@@ -12,7 +12,7 @@ from oncelog.admin.transactions.audit_trail import Audit
 from oncelog.console.query import MAX_PARAMETER_LENGTH
 
 # Form fields that identify the subject of a change.
-NAMING_FIELDS: Final = ("topic", "partition", "name", "id", "start_offset", "directory", "typed")
+NAMING_FIELDS: Final = ("topic", "partition", "name", "id", "start_offset", "directory", "user", "principal", "typed")
 
 
 def console_audit(audit: Audit, user: str, address: str) -> Audit:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
-from http import HTTPStatus
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from jinja2 import Environment
@@ -16,8 +15,10 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from oncelog.admin.transactions.audit_trail import Audit, entry_of
 from oncelog.console.admission.audit_lines import console_audit
+from oncelog.console.admission.error_words import words_of
 
 MAX_NOTED_PER_MINUTE: Final = 100
+_MENDABLE: Final = (400, 404, 502)  # Statuses of a wrong value, which another one may mend.
 _IN_CLUSTER: Final = re.compile(r"/c/([^/]+)(?=/)")
 
 
@@ -37,19 +38,24 @@ class Refusals:
         self._minute = 0
         self._noted = 0
 
-    def of(self, request: Request, status: int, reason: str, **shown: Any) -> Response:
+    def of(
+        self, request: Request, status: int, reason: str, error: Exception | None = None, *, live: bool = False
+    ) -> Response:
         """A response with a status and a one-sentence reason."""
-        title = HTTPStatus(status).phrase
         if request.url.path.endswith(".json"):
             return JSONResponse({"error": reason, "status": status}, status)
         templates = self._by_cluster.get(self._cluster_of(request), self._templates)
         template = templates.get_template("refused.html")
+        path = request.url.path.removeprefix(str(templates.globals["prefix"]))
         own = {
-            "path": request.url.path.removeprefix(str(templates.globals["prefix"])),
+            "path": path,
             "own_address": own_address(request),
             "back": form_address(request),
         }
-        page = {"title": title, "reason": reason, "live": False} | own | shown
+        fields = dict(request.query_params)
+        words = words_of(status, error, path, fields)
+        page = {"title": words.title, "words": words, "reason": reason, "status": status, "live": live} | own
+        page["fields"] = fields if status in _MENDABLE and request.method == "GET" else {}
         return HTMLResponse(template.render(**page), status)
 
     def login(self, request: Request, wrong: str, return_to: str) -> Response:

@@ -1,8 +1,9 @@
 """The last diagnosis of the whole cluster, made in a thread of its own and shared by all pages.
 
 The rule: a page waits for the first diagnosis, or for one that began after a change, and otherwise at most
-``BRIEF_S``: then it shows the last one with its age. A diagnosis is made only when a page needs one, and takes at most
-a quarter of the time. After a failure the last diagnosis stays, with the reason.
+``BRIEF_S``: then it shows the last one with its age. A diagnosis is made only when a page needs one, one at a time, and
+takes at most a quarter of the time. After a failure the last diagnosis stays, with the reason, and for ``MAX_AGE_S`` no
+page starts another.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class Diagnosis:
     age_s: float
     error: str | None
     rates: Mapping[str, float]
+    period_s: float  # The time after which there is usually a newer one.
 
 
 class Diagnoses:
@@ -56,7 +58,8 @@ class Diagnoses:
         self._error: ClientError | None = None
         self._generation = 0
         self._report_generation = -1
-        self._began_s = self._ended_s = self._took_s = 0.0
+        self._tried_generation = -1
+        self._began_s = self._ended_s = self._took_s = self._failed_s = 0.0
         self._is_running = self._is_closed = False
         self._positions: deque[tuple[int, dict[str, int]]] = deque(maxlen=MAX_POSITIONS)
 
@@ -67,6 +70,8 @@ class Diagnoses:
             # One that was under way when a change was made does not show it.
             has_begun = False
             while self._report_generation < generation and not has_begun and self._clock() < deadline:
+                if self._has_just_failed(generation):
+                    break
                 has_begun = self._begin(at_once=True)
                 self._changed.wait_for(lambda: not self._is_running, max(0.0, deadline - self._clock()))
             if self._report_generation >= generation:
@@ -76,11 +81,11 @@ class Diagnoses:
                 raise self._error or ClusterSlow("the first look at the whole cluster is not done yet; try again")
             return self._diagnosis(self._report)
 
-    def peek(self) -> Diagnosis | None:
+    def peek(self, first_s: float = PEEK_S) -> Diagnosis | None:
         """The last diagnosis, for a page that is useful without; None before the first, after a short wait."""
         with self._changed:
-            self._begin(at_once=self._report is None)
-            self._changed.wait_for(lambda: not self._is_running, BRIEF_S if self._report is not None else PEEK_S)
+            self._begin(at_once=self._report is None and not self._has_just_failed(0))
+            self._changed.wait_for(lambda: not self._is_running, BRIEF_S if self._report is not None else first_s)
             if self._report is None:
                 return None
             return self._diagnosis(self._report)
@@ -114,12 +119,23 @@ class Diagnoses:
         waited_s = self._clock() - self._began_s if self._is_running else 0.0
         if waited_s > max(LATE_S, SHARE * self._took_s):
             error = f"no answer for {waited_s:.0f} s"
-        return Diagnosis(report, self._clock() - self._ended_s, error, self._rates(report))
+        period_s = self._took_s + self._pause_s()
+        return Diagnosis(report, self._clock() - self._ended_s, error, self._rates(report), period_s)
+
+    def _pause_s(self) -> float:
+        return max(MAX_AGE_S, self._took_s * (SHARE - 1))
+
+    def _has_just_failed(self, generation: int) -> bool:
+        """True if a diagnosis that would show a change failed a moment ago: another would fail, too."""
+        has_tried = self._error is not None and self._tried_generation >= generation and not self._is_running
+        return has_tried and self._clock() - self._failed_s <= MAX_AGE_S
 
     def _begin(self, *, at_once: bool) -> bool:
         """Begin a diagnosis if none is under way and the last one is old. Returns False otherwise."""
-        pause_s = max(MAX_AGE_S, self._took_s * (SHARE - 1))
-        if self._is_running or self._is_closed or (not at_once and self._clock() - self._ended_s <= pause_s):
+        if self._is_running or self._is_closed:
+            return False
+        is_young = self._clock() - self._ended_s <= self._pause_s() or self._has_just_failed(0)
+        if is_young and not at_once:
             return False
         self._is_running, self._began_s = True, self._clock()
         threading.Thread(target=self._run, name="oncelog-console-diagnosis", daemon=True).start()
@@ -145,12 +161,14 @@ class Diagnoses:
             client.close()  # Its connections may hold unread answers.
             client = None
         with self._changed:
-            self._client, self._error = client, error
+            self._client, self._error, self._tried_generation = client, error, generation
             if report is not None:
                 self._report, self._report_generation = report, generation
                 self._positions.append((report.now_ms, {group.group: group.position for group in report.groups}))
                 self._ended_s = self._clock()
-            self._took_s = self._clock() - began_s
+                self._took_s = self._ended_s - began_s
+            else:
+                self._failed_s = self._clock()
             self._is_running = False
             if self._is_closed and client is not None:
                 client.close()

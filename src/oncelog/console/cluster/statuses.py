@@ -15,6 +15,7 @@ _NOT_THERE: Final = frozenset(
         ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
         ErrorCode.OFFSET_OUT_OF_RANGE,
         ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.BROKER_ID_NOT_REGISTERED,
     }
 )
 _FORBIDDEN: Final = frozenset(

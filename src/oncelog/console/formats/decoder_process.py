@@ -1,9 +1,4 @@
-"""The console's side of the decoding process: starts it when first needed, kills it when it is late, and restarts it.
-
-A caller waits at most ``ANSWER_S``, whatever the bytes are; values that are too large are not sent. A crash is an error
-of the value. The first start is not charged to any page (``prepare``); a restart is: otherwise a page full of such
-values would restart the process for each.
-"""
+"""The console's side of the decoding process: starts it when needed, kills it when it is late, and restarts it."""
 
 from __future__ import annotations
 
@@ -26,6 +21,10 @@ from oncelog.client.errors import ConfigError
 from oncelog.console.formats.decoder_worker import MESSAGEPACK as MESSAGEPACK
 from oncelog.console.formats.decoder_worker import receive, send
 from oncelog.console.formats.schema_files import SchemaFile
+
+# A caller waits at most `ANSWER_S`, whatever the bytes are; values that are too large are not sent. A crash is an
+# error of the value. The first start is not charged to any page (`prepare`); a restart is: otherwise a page full of
+# such values would restart the process for each.
 
 ANSWER_S: Final = 1.0
 START_S: Final = 30.0  # Starting, importing libraries and reading schemas takes seconds on a busy machine.

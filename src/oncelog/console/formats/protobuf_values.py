@@ -1,8 +1,4 @@
-"""Protobuf messages as plain values, in which one odd field does not hide the others. For the worker process alone.
-
-A message is converted as ``json_format`` does it. If that fails, it is converted field by field, so that only the odd
-fields are raw: an ``Any`` of an unknown type, a time beyond the year 9999, text that is not UTF-8.
-"""
+"""Protobuf messages as plain values, in which one odd field does not hide the others. For the worker process alone."""
 
 from __future__ import annotations
 
@@ -13,6 +9,9 @@ from google.protobuf import descriptor_pb2, descriptor_pool, json_format, messag
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
+
+# A message is converted as `json_format` does it. If that fails, it is converted field by field, so that only the odd
+# fields are raw: an `Any` of an unknown type, a time beyond the year 9999, text that is not UTF-8.
 
 _CANNOT: Final = (json_format.Error, ValueError, TypeError, KeyError, ArithmeticError)
 _STRING: Final = descriptor_pb2.FieldDescriptorProto.TYPE_STRING

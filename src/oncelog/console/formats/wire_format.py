@@ -1,9 +1,4 @@
-"""Confluent's wire formats: a schema's id before the payload, or in a header of the record.
-
-Before the payload: ``00`` and a four-byte id. In the header ``__key_schema_id`` or ``__value_schema_id``: the same, or
-``01`` and a 16-byte GUID; the payload is bare then. For Protobuf the path of the message within its file follows the
-id, as zigzag varints: a count and that many indexes, or a zero for the first message.
-"""
+"""Confluent's wire formats: a schema's id before the payload, or in a header of the record."""
 
 from __future__ import annotations
 
@@ -12,6 +7,10 @@ from uuid import UUID
 
 if TYPE_CHECKING:
     from oncelog.records.record import Headers
+
+# Before the payload: `00` and a four-byte id. In the header `__key_schema_id` or `__value_schema_id`: the same, or
+# `01` and a 16-byte GUID; the payload is bare then. For Protobuf the path of the message within its file follows the
+# id, as zigzag varints: a count and that many indexes, or a zero for the first message.
 
 AVRO: Final = "avro"
 KEY: Final = "key"

@@ -49,7 +49,7 @@ def links_of(report: Report, group: str | None) -> dict[str, str]:
         if row.transactional_id:
             links[repr(row.transactional_id)] = address("/transactions/ids", id=row.transactional_id)
     texts = " ".join(sentence for finding in report.findings for sentence in finding.sentences)
-    return links | dict.fromkeys(_BROKER.findall(texts), "/overview#brokers")
+    return links | {name: address("/brokers/one", id=name.split()[1]) for name in _BROKER.findall(texts)}
 
 
 def _producer(client: Client, query: Query, options: str) -> Report:

@@ -104,7 +104,7 @@ def read(page_request: PageRequest) -> Mapping[str, Any]:
     if page_request.as_json:
         return rows | {"times_ms": times, "plots": [_plain(plot, lines[plot.key]) for plot in plots]}
     return rows | {
-        "cluster": [_drawn(plot, times, lines[plot.key], span) for plot in CLUSTER],
+        "protocol": [_drawn(plot, times, lines[plot.key], span) for plot in CLUSTER],
         "brokers": [_drawn(broker, times, lines[broker.key], span) for broker in BROKERS] if sampler.urls else [],
     }
 

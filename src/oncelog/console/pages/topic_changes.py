@@ -7,11 +7,13 @@ from typing import Any, Final
 
 from oncelog.admin.topics import BROKER_DEFAULT, NewTopic
 from oncelog.client.blocking.client import Client
+from oncelog.client.errors import BrokerRefused
 from oncelog.console.admission.gate import Permit
 from oncelog.console.changes import topic_changes
 from oncelog.console.changes.audited_changes import Changes
+from oncelog.console.cluster.statuses import status_of
 from oncelog.console.page import PageRequest
-from oncelog.console.query import Query
+from oncelog.console.query import NotConfirmed, Query
 
 INT32_MAX: Final = 2**31 - 1
 
@@ -20,14 +22,24 @@ def read(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
     """The possible changes of a topic; with a key, its current value and the new one, validated by the broker."""
     query = page_request.query
     name, key = query.text("name"), query.text("key").strip()
-    shown: dict[str, Any] = {"name": name, "partitions": 0, "key": key, "value": query.text("value"), "diff": None}
+    shown: dict[str, Any] = {
+        "name": name,
+        "partitions": 0,
+        "key": key,
+        "value": query.text("value"),
+        "diff": None,
+        "wrong": None,
+    }
     if not name:
         return shown
     shown["partitions"] = len(client.topic(name).partitions)
     if key:
         value = _value(query)
-        was = topic_changes.config_text(client, name, key)
-        topic_changes.check_config(client, name, key, value)
+        try:
+            was = topic_changes.config_text(client, name, key)
+            topic_changes.check_config(client, name, key, value)
+        except (BrokerRefused, NotConfirmed) as error:
+            return shown | {"wrong": str(error), "refused_with": status_of(error)}
         shown["diff"] = {"was": was, "would_be": "its default" if value is None else value, "default": value is None}
     return shown
 
@@ -41,7 +53,7 @@ def act_create(client: Client, page_request: PageRequest, permit: Permit, change
     partitions = query.number("partitions", BROKER_DEFAULT, 1, INT32_MAX)
     replicas = query.number("replicas", BROKER_DEFAULT, 1, 32767)
     topic = topic_changes.create(client, permit, changes, NewTopic(query.needed("name"), partitions, replicas))
-    return _done(topic.name, "Created.")
+    return {**_done(topic.name, "Created."), "links": [("/topics/one", topic.name, f"Topic {topic.name}")]}
 
 
 def act_alter(client: Client, page_request: PageRequest, permit: Permit, changes: Changes) -> Mapping[str, Any]:

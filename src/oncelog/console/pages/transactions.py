@@ -64,6 +64,7 @@ def row_of(transaction: OpenTransaction, now_ms: int) -> dict[str, Any]:
         **{name: getattr(row, name) for name in row.__slots__},
         "holds": transaction.holds,
         "timeout_ms": None if transaction.row is None else transaction.row.timeout_ms,
+        "two_phase": transaction.row is not None and transaction.row.is_two_phase,
         "times_out_in_ms": None if fires_ms is None else max(0, fires_ms - now_ms),
         "last_stable_offset": transaction.start.last_stable_offset,
         "end_offset": transaction.start.end_offset,

@@ -123,6 +123,37 @@ document.addEventListener("htmx:afterSwap", () => {
   }
 });
 
+// A name that is shown with codes for invisible characters is copied as it is.
+document.addEventListener("copy", (event) => {
+  const selection = getSelection();
+  const node = selection.anchorNode;
+  const name = node && (node.nodeType === Node.ELEMENT_NODE ? node : node.parentElement).closest("[data-name]");
+  if (name && selection.toString().trim() === name.textContent.trim()) {
+    event.clipboardData.setData("text/plain", JSON.parse(name.dataset.name));
+    event.preventDefault();
+  }
+});
+
+// An open record uses the width of the table: its details move to a row of their own, and back.
+document.addEventListener("toggle", (event) => {
+  const details = event.target;
+  const row = details.closest && details.closest(".records tr");
+  if (!row || !details.matches("td > details")) {
+    return;
+  }
+  if (details.open) {
+    const more = document.createElement("tr");
+    const cell = more.insertCell();
+    more.className = "opened";
+    cell.colSpan = row.cells.length;
+    cell.append(details.querySelector(".expanded"));
+    row.after(more);
+  } else if (row.nextElementSibling && row.nextElementSibling.matches(".opened")) {
+    details.append(row.nextElementSibling.querySelector(".expanded"));
+    row.nextElementSibling.remove();
+  }
+}, true);
+
 // Forms that select records: an address names only what was chosen, and the reader's zone if there is a time.
 document.addEventListener("formdata", (event) => {
   if (!event.target.matches("[data-brief]")) {

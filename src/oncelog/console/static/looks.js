@@ -79,6 +79,7 @@ nameTheme();
 
 // The age of a live page stands in its heading once it is older than a refresh.
 const OLD_MS = 6500;
+const GRACE_MS = 4500;
 let drawnAt = performance.now();
 function durationText(ms) {
   const seconds = Math.round(ms / 1000);
@@ -96,7 +97,8 @@ function showAge() {
   }
   const ageMs = Number(main.dataset.ageMs) + performance.now() - drawnAt;
   const isPaused = document.hidden || (typeof whyNot === "function" && whyNot() !== "");
-  const isOld = ageMs > OLD_MS && !isPaused;
+  const oldMs = Math.max(OLD_MS, GRACE_MS + Number(main.dataset.periodMs || 0));
+  const isOld = "stale" in main.dataset || (ageMs > oldMs && !isPaused);
   let age = heading.querySelector(".age");
   main.classList.toggle("old", isOld);
   if (!isOld) {
@@ -197,7 +199,7 @@ function showTip(figure, event) {
   const isRight = x > box.width / 2;
   tip.style.left = isRight ? "" : `${x + 12}px`;
   tip.style.right = isRight ? `${figure.clientWidth - x + 12}px` : "";
-  tip.style.top = `${svg.offsetTop + 8}px`;
+  tip.style.top = `${box.top - figure.getBoundingClientRect().top + 8}px`;
 }
 document.addEventListener("pointermove", (event) => {
   const figure = event.target.closest?.(".plot");
@@ -208,6 +210,7 @@ document.addEventListener("pointermove", (event) => {
 });
 
 labelCells();
+showAge();
 document.addEventListener("htmx:afterSwap", (event) => {
   if (event.target.id === "content" || event.detail.target?.id === "content") {
     drawnAt = performance.now();

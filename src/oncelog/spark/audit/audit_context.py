@@ -51,6 +51,8 @@ class PartitionContext:
     # Time since which no record is missing; −1: none was ever missing.
     dense_since: int = -1
     first_timestamp: int = -1
+    # Leader epochs and their first offsets.
+    epochs: tuple[tuple[int, int], ...] = ()
     # Next offset by replica.
     ends: dict[int, int] = field(default_factory=dict)
     # Holes by replica.
@@ -62,6 +64,14 @@ class PartitionContext:
     def is_whole(self) -> bool:
         """True if neither retention, compaction nor damage removed a record."""
         return not self.cleaned and not self.start and not self.holes
+
+    def election_after(self, offset: int) -> str:
+        # As a clause; "" without one.
+        later = [(start, epoch) for epoch, start in self.epochs if start > offset]
+        if not later:
+            return ""
+        start, epoch = min(later)
+        return f"leader epoch {epoch} began at offset {start}, after its records"
 
     def damaged_between(self, replica: int, first: int, last: int) -> bool:
         return any(start <= last and end >= first for start, end in self.damaged.get(replica, ()))
@@ -121,7 +131,7 @@ class AuditContext:
 def context_of(plan: Plan, stats: Iterable[SegmentStat], limits: Limits, wall_ms: int) -> AuditContext:
     """Build the context from segment totals. Broker timestamps more than a day after ``wall_ms`` do not count."""
     partitions = {
-        partition: PartitionContext(place.replica, place.log_start, place.log_start, place.cleaned)
+        partition: PartitionContext(place.replica, place.log_start, place.log_start, place.cleaned, epochs=place.epochs)
         for partition, place in plan.partitions.items()
     }
     # first_timestamp is taken from the first segment, so the order matters.

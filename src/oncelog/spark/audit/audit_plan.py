@@ -45,6 +45,8 @@ class PartitionPlace:
     log_start: int
     cleaned: bool
     topic_id: bytes = NO_TOPIC_ID
+    # Leader epochs and their first offsets.
+    epochs: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from oncelog.storage.errors import CorruptFile
 from oncelog.storage.file_names import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
+    LEADER_EPOCHS,
     LOG,
     LOG_START_OFFSETS,
     META_PROPERTIES,
@@ -102,6 +103,7 @@ def plan(directories: Iterable[str | Path]) -> Plan:
             starts[partition, primary.number],
             primary.segments[0].cleaned,
             _topic_id(Path(primary.directory) / PARTITION_METADATA),
+            tuple(_leader_epochs(Path(primary.directory) / LEADER_EPOCHS)),
         )
     return Plan(
         tuple(map(str, logs)),
@@ -213,16 +215,27 @@ def _segments(
     return tasks
 
 
-def _checkpoint(path: Path) -> dict[TopicPartition, int]:
-    # Read an offset checkpoint, as far as it is readable. A wrong one can only excuse missing records.
+def _rows(path: Path) -> Iterator[list[str]]:
+    # The rows of a checkpoint, after its version and its number of rows, as far as it is readable.
     try:
         if path.stat().st_size > _MAX_CHECKPOINT_BYTES:
-            return {}
+            return
         lines = path.read_text("utf-8", "replace").splitlines()[2:]
     except OSError:
-        return {}
+        return
+    yield from map(str.split, lines)
+
+
+def _leader_epochs(path: Path) -> Iterator[tuple[int, int]]:
+    for fields in _rows(path):
+        if len(fields) == 2 and all(field.isdecimal() and len(field) < 20 for field in fields):
+            yield int(fields[0]), int(fields[1])
+
+
+def _checkpoint(path: Path) -> dict[TopicPartition, int]:
+    # A wrong one can only excuse missing records.
     offsets = {}
-    for fields in map(str.split, lines):
+    for fields in _rows(path):
         if len(fields) == 3 and fields[1].isdecimal() and fields[2].isdecimal() and max(map(len, fields[1:])) < 20:
             offsets[TopicPartition(fields[0], int(fields[1]))] = int(fields[2])  # type: ignore[arg-type]  # a plain name
     return offsets

@@ -198,6 +198,7 @@ class Finding(NamedTuple):
 # Kinds of findings, the gravest first.
 KINDS: Final = {
     "torn": "a transaction ended differently on different partitions, or not at all on some",
+    "lost-marker": "a transaction without its marker, which an unclean election has lost",
     "hanging": "an open transaction that no coordinator will end",
     "late-write": "a producer wrote with an epoch that had been replaced, or into an ended transaction",
     "stray-marker": "a marker that no coordinator's record accounts for",
@@ -214,6 +215,11 @@ KINDS: Final = {
     "transaction-index": "an aborted transaction is missing from its index, or an entry is wrong",
     "producer-snapshot": "a producer snapshot that disagrees with the log",
     "unreadable": "a file or an internal record that cannot be read",
+}
+# Kinds of notes: nothing is wrong in the logs.
+NOTES: Final = {
+    "timed-out": "transactions of an id that its coordinator aborted at their time-out, three or more",
+    "unused-ids": "transactional ids that are not used again",
 }
 
 _ARROW: Final = {"str": pa.string(), "int": pa.int64(), "bool": pa.bool_(), "float": pa.float64()}

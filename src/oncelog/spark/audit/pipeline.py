@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -15,7 +15,18 @@ from typing import Any, Final, Protocol
 from oncelog.spark.audit.audit_context import AuditContext, Limits, context_of, skew_of
 from oncelog.spark.audit.audit_plan import Plan, SegmentTask
 from oncelog.spark.audit.committed_offsets import batch_at, committed_offsets
-from oncelog.spark.audit.model import FACT_ORDER, KINDS, PART_ORDER, Fact, Finding, Part, Rank, SegmentStat, batches_of
+from oncelog.spark.audit.model import (
+    FACT_ORDER,
+    KINDS,
+    NOTES,
+    PART_ORDER,
+    Fact,
+    Finding,
+    Part,
+    Rank,
+    SegmentStat,
+    batches_of,
+)
 from oncelog.spark.audit.producer_history import histories
 from oncelog.spark.audit.segments.segment_facts import ReadOptions, TypedBatch, read_segment
 from oncelog.spark.audit.transaction_outcomes import decide_fates
@@ -91,6 +102,8 @@ class AuditResult:
     buckets: tuple[int, int]
     seconds: float
     check_crc: bool
+    # Findings of kinds in ``NOTES``, as far as the others leave room.
+    notes: list[Finding] = field(default_factory=list)
 
     @property
     def finding_count(self) -> int:
@@ -123,6 +136,8 @@ def audit(
     offsets = engine.map_sorted([facts, history], Fact, FACT_ORDER, 2, offset_ranks, commits)
     sources = [facts, history, parts, offsets]
     kinds, findings = engine.findings(sources, SHOWN_FINDINGS)
+    notes = [finding for finding in findings if finding.kind in NOTES]
+    findings = [finding for finding in findings if finding.kind not in NOTES]
     for path, reason in plan.unreadable:
         # Directories are listed by the driver, so no engine reports these.
         kinds["unreadable"] = kinds.get("unreadable", 0) + 1
@@ -144,6 +159,7 @@ def audit(
         buckets,
         time.perf_counter() - began,
         check_crc,
+        notes,
     )
 
 

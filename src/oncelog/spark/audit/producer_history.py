@@ -359,7 +359,7 @@ class ProducerHistory:
             )
             yield part
             if decision is not None:
-                yield _finding_for("torn", part, f"no marker: the coordinator decided to {describe_decision(decision)}")
+                yield self._without_marker(part, decision)
         elif not damaged and self._partition.is_whole:
             since = self._partition.first_timestamp
             for decision in self._decisions.decisions_without_marker(since, self._context):
@@ -371,6 +371,14 @@ class ProducerHistory:
             if number > _SHOWN:
                 text = f"and {number - _SHOWN} more of this producer here"
                 yield Finding(kind, last.topic, last.partition, producer_id=last.producer_id, text=text)
+
+    def _without_marker(self, part: Part, decision: Fact) -> Finding:
+        text = f"no marker: the coordinator decided to {describe_decision(decision)}"
+        # KAFKA-20716: the coordinator was done, so the marker had been written; a new leader does not have it.
+        if election := self._partition.election_after(part.last_offset):
+            lost = f"{text}, and {election}: an unclean election has lost it, and whatever else was there"
+            return _finding_for("lost-marker", part, lost)
+        return _finding_for("torn", part, text)
 
     def _report(self, kind: str, fact: Fact, text: str) -> Iterator[Finding]:
         number = self._counts[kind] = self._counts.get(kind, 0) + 1

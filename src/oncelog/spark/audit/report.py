@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from oncelog.base.text import counted
-from oncelog.spark.audit.model import KINDS, NONE, Finding
+from oncelog.spark.audit.model import KINDS, NONE, NOTES, Finding
 from oncelog.spark.audit.pipeline import BUCKETS, AuditResult
 
 _WORTH_A_SPEED: Final = 64 << 20
@@ -29,6 +29,7 @@ def as_json(result: AuditResult) -> dict[str, Any]:
         "meanings": {kind: meaning(kind) for kind in result.kinds},
         "over_time": over_time(result),
         "listed": [finding_json(finding) for finding in result.findings],
+        "notes": [finding_json(note) for note in result.notes],
         "not_ended": [
             {name: value for name, value in part._asdict().items() if value not in ("", NONE)}
             for part in result.transactions
@@ -97,7 +98,7 @@ def finding_json(finding: Finding) -> dict[str, Any]:
 
 
 def meaning(kind: str) -> str:
-    return KINDS.get(kind, kind)
+    return KINDS.get(kind) or NOTES.get(kind, kind)
 
 
 def time_text(milliseconds: int) -> str:

@@ -1,13 +1,12 @@
-"""Decides the fate of a producer's transactions: all partitions together, against the coordinator's last record.
+"""Decides the fate of a producer's transactions: all partitions together, against the coordinator's last record."""
 
-With Transactions V2 (KIP-890), one (producer id, epoch) is one transaction: its marker has the next epoch. Before, many
-transactions may share an epoch; only those in the coordinator's log (``coordinator_decisions``) and an epoch's last
-one, which a time-out or a new incarnation ended with the next epoch, can be compared.
-
-Open transactions go through the shared table of hanging transactions (``base.transaction_verdicts``), but no
-coordinator will act on files. Events that are not settled yet are not judged, because logs may be copied one after the
-other.
-"""
+# With Transactions V2 (KIP-890), one (producer id, epoch) is one transaction: its marker has the next epoch. Before,
+# many transactions may share an epoch; only those in the coordinator's log (``coordinator_decisions``) and an epoch's
+# last one, which a time-out or a new incarnation ended with the next epoch, can be compared.
+#
+# Open transactions go through the shared table of hanging transactions (``base.transaction_verdicts``), but no
+# coordinator will act on files. Events that are not settled yet are not judged, because logs may be copied one after
+# the other.
 
 from __future__ import annotations
 
@@ -162,7 +161,11 @@ class _ProducerOutcomes:
         without = (
             f", without {part.topic}-{part.partition}" if state.status in (_ONGOING, *_PREPARED) and not listed else ""
         )
-        return "hanging", f"open for {_span(age)}; {coordinator_state}{without}"
+        place = self._context.partitions.get(TopicPartition(TopicName(part.topic), part.partition))
+        # After a marker of its own epoch it is a late write.
+        election = "" if place is None or part.after_marker >= 0 else place.election_after(part.last_offset)
+        lost = f"; {election}: an unclean election may have lost its marker" if election else ""
+        return "hanging", f"open for {_span(age)}; {coordinator_state}{without}{lost}"
 
     def _check_marker(self, part: Part, state: CoordinatorState | None) -> Iterator[Finding]:
         """Report a marker without a decision, if all decisions of its time are known."""

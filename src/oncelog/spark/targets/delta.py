@@ -99,7 +99,7 @@ class DeltaTarget:
     def set_description(self, description: Mapping[str, Any]) -> None:
         text = _text(description)
         for attempt in range(_ATTEMPTS):
-            table = self._existing_table()
+            table = self.existing_table()
             if table.metadata().configuration.get(SETTINGS) == text:
                 return
             try:
@@ -115,7 +115,7 @@ class DeltaTarget:
     def commit(self, change: Change) -> None:
         identity = uuid.uuid4().hex
         for attempt in range(_ATTEMPTS):
-            table = self._existing_table()
+            table = self.existing_table()
             # The response to the last attempt may have been lost.
             if attempt and self._is_committed(table, identity):
                 return
@@ -125,7 +125,7 @@ class DeltaTarget:
             try:
                 self._write(table, change, replaced, identity)
             except (DeltaError, OSError) as error:
-                if self._is_committed(self._existing_table(), identity):
+                if self._is_committed(self.existing_table(), identity):
                     return
                 for file in replaced.written:
                     self.store().delete(file.path)
@@ -155,7 +155,7 @@ class DeltaTarget:
 
     def compact(self, target_bytes: int) -> tuple[int, int]:
         """Run delta-rs's OPTIMIZE, beside which appends continue."""
-        table = self._existing_table()
+        table = self.existing_table()
         before = len(table.file_uris())
         try:
             table.optimize.compact(target_size=target_bytes)
@@ -172,7 +172,7 @@ class DeltaTarget:
         except (DeltaError, OSError) as error:
             raise TableError(f"{self.name} cannot be read: {one_line(error)}") from error
 
-    def _existing_table(self) -> DeltaTable:
+    def existing_table(self) -> DeltaTable:
         table = self._table()
         if table is None:
             raise TableError(f"there is no table at {self.name}")

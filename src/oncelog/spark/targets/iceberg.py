@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 NAMESPACE: Final = "oncelog"
 SETTINGS: Final = "oncelog.table"
+COMPACTION: Final = "oncelog.compaction"
 _ATTEMPTS: Final = 10
 # A file of at least this share of the target size is left as it is.
 _SMALL: Final = 0.75
@@ -95,7 +96,7 @@ class IcebergTarget:
 
     def set_description(self, description: Mapping[str, Any]) -> None:
         text = json.dumps(description, sort_keys=True)
-        table = self._existing_table()
+        table = self.existing_table()
         if table.properties.get(SETTINGS) != text:
             with self._catalog_errors(), table.transaction() as change:
                 change.set_properties({SETTINGS: text})
@@ -103,7 +104,7 @@ class IcebergTarget:
     def store(self) -> FileStore:
         if self._address.is_directory:
             return DirectoryStore(str(self._root), relative=False)
-        table = self._existing_table()
+        table = self.existing_table()
         return IcebergStore(table.location(), dict(table.properties), dict(table.io.properties))
 
     def commit(self, change: Change) -> None:
@@ -128,7 +129,7 @@ class IcebergTarget:
     def compact(self, target_bytes: int) -> tuple[int, int]:
         from oncelog.spark.targets.iceberg import compact_iceberg
 
-        return compact_iceberg(self._existing_table(), target_bytes, self.name)
+        return compact_iceberg(self.existing_table(), target_bytes, self.name)
 
     def _catalog(self) -> Catalog:
         if self._opened is None:
@@ -156,7 +157,7 @@ class IcebergTarget:
         except NoSuchTableError:
             return None
 
-    def _existing_table(self) -> Table:
+    def existing_table(self) -> Table:
         table = self._table()
         if table is None:
             raise TableError(f"there is no table at {self.name}")
@@ -176,7 +177,7 @@ class IcebergTarget:
                             spec.add_field(time, transform, f"event_{partition_by}")
         except (TableAlreadyExistsError, CommitFailedException):  # another writer was first
             pass
-        return self._existing_table()
+        return self.existing_table()
 
     def _catalog_errors(self) -> _CatalogErrors:
         return _CatalogErrors(self.name)
@@ -271,7 +272,7 @@ def _merge(table: Table, group: Sequence[FileScanTask]) -> DataFile:
 
 def _commit(table: Table, old: Sequence[DataFile], new: Sequence[DataFile], name: str) -> None:
     # Rows do not change, but readers of changes see the snapshot as if they did; this entry tells them.
-    summary = {"oncelog.compaction": f"{len(old)} files to {len(new)}"}
+    summary = {COMPACTION: f"{len(old)} files to {len(new)}"}
     for attempt in range(_ATTEMPTS):
         live = {task.file.file_path for task in table.scan().plan_files()}
         # If another writer removed an old file meanwhile, its rows must not come back.

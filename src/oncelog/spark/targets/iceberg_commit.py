@@ -125,13 +125,13 @@ def spans_of(table: Table) -> Spans:
         summary = snapshot.summary
         text = None if summary is None else summary.additional_properties.get(OFFSETS)
         if text is not None:
-            return _parsed(text)
+            return parse_spans(text)
         parent = snapshot.parent_snapshot_id
         snapshot = None if parent is None else table.snapshot_by_id(parent)
-    return _parsed(table.properties.get(OFFSETS, "[]"))
+    return parse_spans(table.properties.get(OFFSETS, "[]"))
 
 
-def _parsed(text: str) -> Spans:
+def parse_spans(text: str) -> Spans:
     # Parse spans. Earlier versions recorded no begin; such a span begins at 0.
     spans: Spans = {}
     for topic, number, end, *begin in json.loads(text):

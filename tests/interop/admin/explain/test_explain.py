@@ -118,6 +118,16 @@ def test_only_markers_between_position_and_end_are_no_lag(client: Client, topic:
     assert cause(explain_group(client, f"g-{topic}"), Cause.ONLY_MARKERS_LEFT) is Severity.NOTE
 
 
+def test_aborted_records_between_position_and_end_are_no_lag(client: Client, topic: str) -> None:
+    commit_offsets(client, f"g-{topic}", {at(topic, 0): Committed(20)})
+    producer = ByHand(client, f"x-{topic}")
+    producer.begin(at(topic, 0))
+    producer.end(commit=False)
+    wait_until(lambda: not explain_topic(client, topic).findings, "the marker")
+    group = explain_group(client, f"g-{topic}")
+    assert cause(group, Cause.ONLY_MARKERS_LEFT) is Severity.NOTE
+
+
 def test_who_is_not_known_is_refused_or_told(client: Client) -> None:
     with pytest.raises(BrokerRefused, match="no such group"):
         explain_group(client, "nobody")

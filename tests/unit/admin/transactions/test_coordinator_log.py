@@ -11,7 +11,7 @@ from oncelog.admin.transactions.coordinator_log import read_coordinator_log, tra
 from oncelog.admin.transactions.stored_identity import PastTransaction
 from oncelog.base.errors import ErrorCode
 from oncelog.base.hashing import coordinator_partition
-from oncelog.base.ids import TRANSACTION_STATE
+from oncelog.base.ids import TRANSACTION_STATE, TopicName, TopicPartition
 from oncelog.records.builder import build_batch
 from oncelog.records.internal.transaction_records import STATE_NAMES, TransactionValue, encode_key, encode_value
 from oncelog.records.record import Record
@@ -40,9 +40,10 @@ def test_a_v2_transaction_keeps_the_epoch_of_its_records() -> None:
         change("CompleteCommit", 1, 100, 210, 2),
         change("Ongoing", 1, 300, 300, 2),
     ]
+    here = frozenset({TopicPartition(TopicName("t"), 0)})
     assert transactions_of(changes) == [
-        PastTransaction(7, 0, 100, 200, True, client_version=2),
-        PastTransaction(7, 1, 300, None, None, client_version=2),
+        PastTransaction(7, 0, 100, 200, True, client_version=2, partitions=here),
+        PastTransaction(7, 1, 300, None, None, client_version=2, partitions=here),
     ]
 
 

@@ -52,7 +52,10 @@ def test_the_package_alone_loads_none_of_its_modules() -> None:
             "client_id client_host",
         ),
         (transactions.Explanation, "subject chains transactions unanswered"),
-        (Chain, "about sentences advice commands verdict clears_at_ms is_overdue partition producer_id groups"),
+        (
+            Chain,
+            "about sentences advice commands verdict clears_at_ms is_overdue partition producer_id groups lost_marker",
+        ),
         (ListedTransaction, "transactional_id producer_id state coordinator"),
     ],
 )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from oncelog.admin.transactions.blocked_groups import GroupBehind
 from oncelog.admin.transactions.cluster_scan import OpenTransaction
+from oncelog.admin.transactions.history.lost_markers import LostMarker
 from oncelog.admin.transactions.partition_offsets import Bounds
 from oncelog.admin.transactions.report import Held, Retention, advice, clears, commands, held_sentences
 from tests.unit.admin.transactions.samples import COMPLETING, HANGING, HERE, LIVE, NOW, SUSPECTED, TWO_PHASE, YOUNG
@@ -30,6 +33,24 @@ def test_a_hang_from_the_consumer_to_the_command() -> None:
         "It never clears by itself, only with its records, which are kept for 1 d: not before 2027-01-16 06:00:00 UTC.",
     ]
     assert commands(story, " -b k:1") == ["oncelog txn abort --topic t --partition 0 --start-offset 100 -b k:1"]
+
+
+def test_a_lost_marker_replaces_the_reason_and_the_way_out() -> None:
+    lost = LostMarker(True, NOW - 60_000, 3, 5, 101)
+    story = replace(held(HANGING), lost=lost)
+    text = " ".join(held_sentences(story))
+    assert "these records came after the marker" not in text
+    assert "Leader epoch 3 ended at offset 101, before the marker, and epoch 5 or a later one began there" in text
+    assert commands(story) == [
+        "oncelog consume --partition 0 --from 100 --uncommitted --exit t",
+        "oncelog txn abort --topic t --partition 0 --start-offset 100",
+    ]
+    assert "hides its records here from committed readers" in advice(story)
+    aborted = replace(story, lost=replace(lost, committed=False))
+    assert (len(commands(aborted)), advice(aborted)) == (1, "An abort marker ends it, as its coordinator had decided:")
+    unproven = replace(story, lost=LostMarker(None, None, 3, 5, 101, is_proven=False))
+    assert "Its marker was probably lost" in " ".join(held_sentences(unproven))
+    assert advice(unproven) == advice(held(HANGING))
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,11 @@ CHANGING = {
     "delete_records": "oncelog.admin.topics",
     "add_partitions": "oncelog.admin.topics",
     "commit_offsets": "oncelog.client.programs.group",
+    "create_acls": "oncelog.admin.acls",
+    "delete_acls": "oncelog.admin.acls",
+    "set_password": "oncelog.admin.scram_users",
+    "delete_credentials": "oncelog.admin.scram_users",
+    "alter_quotas": "oncelog.admin.client_quotas",
     "Producer": "oncelog.client.blocking.producer",
     "produce_request": "oncelog.client.machine.requests",
 }

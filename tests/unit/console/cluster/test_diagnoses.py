@@ -121,12 +121,35 @@ def test_the_last_picture_stays_with_the_reason_for_which_there_is_no_newer_one(
         diagnoses.current()
     assert diagnoses.peek() is None
     cluster.error = None
+    cluster.now_s += 3
     diagnoses.current()
     cluster.error = ClientError("no broker answers")
     cluster.now_s += 60
     shown = diagnoses.current()
-    assert (shown.report.summary, shown.age_s, shown.error) == ("look 3", 60, "no broker answers")
+    assert (shown.report.summary, shown.age_s, shown.error) == ("look 2", 60, "no broker answers")
     cluster.error = None
     cluster.now_s += 60
     again = diagnoses.current()
-    assert (again.error, again.report.summary) == (None, "look 5")
+    assert (again.error, again.report.summary) == (None, "look 4")
+
+
+def test_a_cluster_that_fails_is_not_asked_again_by_each_page(cluster: FakeCluster, diagnoses: Diagnoses) -> None:
+    cluster.error = ClientError("no broker answers")
+    for _ in range(5):
+        with pytest.raises(ClientError, match="no broker answers"):
+            diagnoses.current()
+        assert diagnoses.peek() is None
+    assert cluster.count == 1
+    cluster.now_s += 3
+    assert diagnoses.peek() is None
+    assert cluster.count == 2
+    cluster.now_s += 3
+    cluster.error = None
+    diagnoses.current()
+    cluster.error = ClientError("no broker answers")
+    cluster.now_s += 3
+    assert {diagnoses.current().error for _ in range(5)} == {"no broker answers"}
+    assert cluster.count == 4
+    diagnoses.forget()
+    assert {diagnoses.current().error for _ in range(5)} == {"no broker answers"}
+    assert cluster.count == 5, "a change is looked for once"

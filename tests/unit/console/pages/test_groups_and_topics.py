@@ -293,7 +293,9 @@ def own_configs(visitor: TestClient) -> list[tuple[str, str]]:
 def test_a_topic_is_made_altered_extended_shortened_and_deleted(changer: TestClient, tmp_path: Path) -> None:
     token = token_of(changer, "/topics/change")
     name = {"token": token, "name": "made.json"}
-    assert changer.post("/topics/create", data=name | {"partitions": "2"}).status_code == 200
+    created = changer.post("/topics/create", data=name | {"partitions": "2"})
+    assert created.status_code == 200
+    assert 'href="/topics/one?name=made.json"' in created.text
     assert changer.post("/topics/create", data=name | {"name": "no/topic"}).status_code in (404, 502)
     assert changer.post("/topics/create", data=name | {"partitions": "-3"}).status_code == 400
     path = "/topics/change?name=made.json&key=retention.ms&value=1234"
@@ -333,7 +335,7 @@ def many_topics() -> dict[TopicName, TopicInfo]:
 
 
 def test_ten_thousand_topics_come_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oncelog.console.pages.topics._sizes", lambda client, names: ([], []))
+    monkeypatch.setattr("oncelog.console.cluster.topic_figures.sizes_of", lambda client, names: ([], []))
     monkeypatch.setattr("oncelog.console.pages.topics._settings", lambda client, names, unanswered: {})
     monkeypatch.setattr(Cluster, "metadata", program_of(lambda cluster, topics=None: many_topics()))
     client = Client("127.0.0.1:9")

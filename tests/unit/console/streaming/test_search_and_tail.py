@@ -6,11 +6,13 @@ import json
 import re
 from collections.abc import Iterator
 from decimal import Decimal
+from itertools import islice
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
+from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.client.blocking import Client
 from oncelog.client.machine.positions import Fetched
 from oncelog.console.formats.schema_files import read_schemas
@@ -22,6 +24,7 @@ from oncelog.console.records.search import Hit, scanned
 from oncelog.console.records.tail import TAIL_ROWS
 from oncelog.console.records.transaction_outcomes import MAX_WAITING, Outcomes, Settled
 from oncelog.console.settings import Settings
+from oncelog.console.streaming.event_streams import Event
 from oncelog.console.streaming.sources import tailing
 from oncelog.records.batch import HEADER_SIZE, read_header
 from oncelog.records.builder import build_batch
@@ -101,6 +104,61 @@ def test_a_tail_says_how_many_records_it_leaves_out(client: Client, broker: Brok
         assert list(events) == []
     assert [event.name for event in result] == ["hit"] * TAIL_ROWS + ["state"]
     assert result[-1].values["text"] == "7 more records of flood-0 are not shown"
+
+
+@pytest.mark.slow
+def test_a_tail_goes_on_when_the_broker_is_back(tmp_path: Path) -> None:
+    config = {"default.api.timeout.ms": "200", "request.timeout.ms": "200", "bootstrap.timeout.ms": "200"}
+    with Broker(data_dir=tmp_path) as broker:
+        with Client(broker.bootstrap_servers) as client:
+            create_topic(client, NewTopic("lasting", partitions=2, replication_factor=1))
+        with Client(broker.bootstrap_servers, config=config) as own:
+            ended = False
+            events = tailing(own, PageRequest(Query({"topic": "lasting"}), Settings("x")), lambda: ended)
+            assert "2 partitions" in next(events).values["text"]
+            broker.kill()
+            assert "the tail goes on when it is back" in next(events).values["text"]
+            broker.start()
+            with Client(broker.bootstrap_servers) as client:
+                client.topic("lasting")
+                client.produce(at("lasting", 1), build_batch([Record(0, 1, None, b"after")]))
+            (hit,) = islice((event for event in events if event.name == "hit"), 1)
+            assert (hit.values["hit"]["partition"], hit.values["hit"]["value"].text) == (1, "after")
+            ended = True
+            assert list(events) == []
+
+
+@pytest.mark.slow
+def test_a_tail_has_the_filters_of_a_list(client: Client, broker: Broker) -> None:
+    make(client, "sieved")
+    ended = False
+
+    def tail(**selected: str) -> Iterator[Event]:
+        page_request = PageRequest(Query({"topic": "sieved", **selected}), Settings("x"))
+        return tailing(own, page_request, lambda: ended)
+
+    with Client(broker.bootstrap_servers) as own:
+        aborted, committed = tail(state="aborted"), tail(state="committed only", value="V")
+        assert [next(events).name for events in (aborted, committed)] == ["state", "state"]
+        hand = ByHand(client, "sieved-1")
+        for commit in (True, False, True):
+            hand.begin(at("sieved"))
+            hand.end(commit=commit)
+            hand.restart()
+        write(client, "sieved", b"another")
+        states: dict[int, str] = {}
+        while states.get(2) != "aborted":
+            event = next(aborted)
+            if event.name == "hit":
+                states[event.values["hit"]["offset"]] = event.values["hit"]["state"]
+            elif event.values["is_wanted"]:
+                states[event.values["offset"]] = event.values["state"]
+            else:
+                del states[event.values["offset"]]
+        states.pop(4, None)  # Perhaps its marker is not read yet.
+        assert states == {2: "aborted"}
+        assert [next(committed).values["hit"]["offset"] for _ in range(2)] == [0, 4]
+        ended = True
 
 
 @pytest.mark.slow

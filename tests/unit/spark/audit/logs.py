@@ -161,16 +161,18 @@ class Coordinator:
         at: int = 0,
         version: int = 2,
         timeout_ms: int = 60_000,
+        begun: int | None = None,
     ) -> None:
-        """One record; ``places`` as ``"t-0 t-1"``, ``at`` in seconds after ``TIME``."""
+        """One record; ``places`` as ``"t-0 t-1"``, ``at`` and ``begun`` (or ``at``) in seconds after ``TIME``."""
         partitions: dict[str, list[int]] = {}
         for place in places.split():
             topic, _, index = place.rpartition("-")
             partitions.setdefault(topic, []).append(int(index))
         named = tuple((topic, tuple(indexes)) for topic, indexes in partitions.items())
         time = TIME + 1000 * at
+        start = time if begun is None else TIME + 1000 * begun
         value = TransactionValue(
-            pid, epoch, timeout_ms, status, named or None, time, time, client_transaction_version=version
+            pid, epoch, timeout_ms, status, named or None, time, start, client_transaction_version=version
         )
         record = Record(self.log.end, time, encode_key(name), encode_value(value, 1))
         self.log.append(build_batch([record], base_offset=self.log.end))

@@ -10,6 +10,7 @@ import pytest
 from oncelog.base.transaction_verdicts import NEVER_TIMES_OUT
 from oncelog.spark.audit.model import Finding
 from tests.unit.spark.audit.logs import (
+    COMPLETE_ABORT,
     COMPLETE_COMMIT,
     EMPTY,
     ONGOING,
@@ -109,6 +110,38 @@ def test_torn_a_marker_is_missing_where_the_coordinator_lists_the_partition(scen
     assert finding.kind == "torn"
     assert where(finding) == ("t", 1, first, "app", 7, 3)
     assert "no marker: the coordinator decided to commit 'app' at epoch 4" in finding.text
+
+
+@pytest.mark.parametrize(
+    ("epochs", "kind"), [("0\n2\n0 0\n4 {end}\n", "lost-marker"), ("0\n1\n0 0\n", "torn"), ("?", "torn")]
+)
+def test_a_marker_that_an_unclean_election_has_lost(scenario: Scenario, epochs: str, kind: str) -> None:
+    scenario.transactions()
+    scenario.logs[0].transaction(epoch=3)
+    first = scenario.logs[1].data(epoch=3)
+    scenario.coordinator.ended(BOTH, epoch=3, at=9)
+    scenario.findings()
+    checkpoint = scenario.logs[1].path / "leader-epoch-checkpoint"
+    checkpoint.write_text(epochs.format(end=scenario.logs[1].end))
+    (finding,) = findings_in(scenario.directory)
+    assert (finding.kind, finding.partition, finding.offset, finding.epoch) == (kind, 1, first, 3)
+    assert ("leader epoch 4 began at offset" in finding.text) == (kind == "lost-marker")
+
+
+def test_time_outs_and_ids_that_are_not_used_again_are_notes(scenario: Scenario) -> None:
+    coordinator = scenario.coordinator
+    for number in range(3):
+        coordinator.state("late", 8, 2 * number, ONGOING, "t-0", at=1_000 * number, begun=1_000 * number)
+        coordinator.state("late", 8, 2 * number + 1, PREPARE_ABORT, "", at=1_000 * number + 900, begun=1_000 * number)
+        coordinator.state("late", 8, 2 * number + 1, COMPLETE_ABORT, "", at=1_000 * number + 901, begun=1_000 * number)
+    for number in range(30):
+        coordinator.state(f"once-{number}", 100 + number, 0, EMPTY, "", at=60 * number)
+    coordinator.state("now", 99, 0, EMPTY, "", at=2 * 3600 + 3000)
+    assert scenario.findings() == []
+    notes = {note.kind: note for note in run(scenario.directory).notes}
+    assert notes["timed-out"].transactional_id == "late"
+    assert notes["timed-out"].text.startswith("3 of the 3 transactions that ended were aborted by the coordinator")
+    assert notes["unused-ids"].text.startswith("30 ids like 'once-<number>' are not used again in this partition")
 
 
 def test_torn_a_partition_that_was_listed_has_neither_data_nor_marker(scenario: Scenario) -> None:

@@ -17,6 +17,7 @@ from oncelog.records.record import Record, read_records
 from oncelog.spark.audit.audit_plan import PartitionPlace, SegmentTask
 from oncelog.spark.audit.model import CoordinatorState, Fact, Finding, Rank, TransactionOutcome
 from oncelog.spark.audit.segments.batch_table import BatchTable
+from oncelog.spark.audit.segments.id_notes import IdNotes
 
 PREPARE_COMMIT: Final = 2
 PREPARE_ABORT: Final = 3
@@ -34,6 +35,7 @@ class InternalReader:
         self._untransacted: dict[tuple[str, str, int], Fact] = {}
         self._pending_decisions: dict[str, list[Fact]] = {}
         self._unreadable: list[Finding] = []
+        self._notes = IdNotes(task)
         self.latest_update = -1
 
     def add(self, batches: BatchTable) -> Iterator[Fact]:
@@ -70,6 +72,7 @@ class InternalReader:
 
     def findings(self) -> Iterator[Finding]:
         yield from self._unreadable
+        yield from self._notes.findings(self._states.values(), self.latest_update)
 
     def _read_transaction(self, record: Record) -> Iterator[Fact]:
         key = transaction_records.decode_key(record.key)
@@ -87,6 +90,7 @@ class InternalReader:
             self._add_unreadable(record.offset, f"the state of {key}: {value.reason}")
             return
         self.latest_update = max(self.latest_update, value.last_update_timestamp)
+        self._notes.add(record)
         self._states[key, value.producer_id] = self._state(key, value, record.offset)
         if value.status in (PREPARE_COMMIT, PREPARE_ABORT):
             self._pending_decisions[key] = list(self._decisions(key, value, record.offset))
