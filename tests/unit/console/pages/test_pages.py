@@ -155,7 +155,7 @@ def test_explain_says_why_with_commands(broker: Broker, reader: TestClient) -> N
         ("billing-0", "/explain?kind=partition&amp;name=billing&amp;partition=0"),
         ("&#39;billing-late&#39;", "/transactions/ids?id=billing-late"),
         ("billing-group", "/groups/one?name=billing-group"),
-        ("broker 1", "/overview#brokers"),
+        ("broker 1", "/brokers/one?id=1"),
         ("The transaction, and how to end it", "/transactions/one?topic=billing&amp;partition=0&amp;start_offset=2"),
     ):
         assert f'<a href="{link}">{text}</a>' in page, text
