@@ -87,6 +87,24 @@ def test_the_broker_dies_and_the_page_says_so_and_goes_on(tabs: Open, served: Se
     expect(page).to_have_title("Overview · oncelog")
 
 
+def test_a_page_keeps_its_last_picture_with_its_age_also_after_a_reload(
+    tabs: Open, served: Served, mortal: Broker
+) -> None:
+    page = tabs(served.origin).page
+    page.goto("/transactions")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Open transactions")
+    mortal.kill()
+    try:
+        page.reload()
+        expect(page.locator("h1 .age")).to_contain_text("old")
+        expect(page.get_by_role("alert").first).to_contain_text("This is how it was")
+        expect(page.get_by_text("No transaction is open in the")).to_be_visible()
+    finally:
+        mortal.start()
+    expect(page.locator("h1 .age")).to_be_hidden()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Open transactions")
+
+
 def test_a_filter_meets_a_dead_broker_and_is_applied_when_it_is_back(
     tabs: Open, served: Served, mortal: Broker
 ) -> None:
@@ -120,7 +138,7 @@ def test_a_frozen_broker_holds_up_no_page_that_does_not_need_it(tabs: Open, tmp_
         os.kill(broker.process.pid, signal.SIGSTOP)
         try:
             page.goto("/topics")
-            expect(page.get_by_role("alert").first).to_contain_text("no answer from the cluster in 0.5 s")
+            expect(page.get_by_role("alert").first).to_contain_text("answer from the cluster in 0.5 s")
             page.clock.install()
             assert page.request.get("/health.json").ok
         finally:

@@ -28,7 +28,7 @@ from oncelog.console.cluster.statuses import status_of
 from oncelog.console.kept_forms import below_heading, refilled
 from oncelog.console.page import Action, LocalPage, Page, PageRequest, Work
 from oncelog.console.pages import PAGES
-from oncelog.console.query import BadQuery, Query
+from oncelog.console.query import BadQuery, Mistyped, NotConfirmed, Query
 from oncelog.console.records.large_json import LargeBytes, json_pieces
 from oncelog.console.services import Services
 
@@ -194,7 +194,10 @@ class Endpoints:
         words = words_of(status, error, page.path, typed)
         notice = templates.get_template("failed-form.html").render(words=words, reason=str(error))
         html = templates.get_template(page.template).render(**{**rows, **context, "live": False})
-        return HTMLResponse(refilled(below_heading(html, notice), request.url.path, visitor.form or {}), status)
+        kept = dict(visitor.form or {})
+        if isinstance(error, NotConfirmed) and not isinstance(error, Mistyped):
+            kept["typed"] = ("",)  # The plan is another: it has to be read and confirmed, too.
+        return HTMLResponse(refilled(below_heading(html, notice), request.url.path, kept), status)
 
 
 def rendered(

@@ -18,7 +18,11 @@ class BadQuery(Exception):
 
 
 class NotConfirmed(ClientError):
-    """The typed name does not match the subject of the change, or the subject has changed."""
+    """The subject of a change has changed since it was shown."""
+
+
+class Mistyped(NotConfirmed):
+    """The typed name is another."""
 
 
 class Query:

@@ -53,6 +53,10 @@ _NOT_ALLOWED: Final = Words(
     "The console's user at the cluster lacks a right: grant it with an ACL, or start the console with another user.",
 )
 _BAD_CONFIG: Final = Words("The broker refused this configuration", "Nothing was changed. Correct the key or value.")
+_BY_PHRASE: Final[Mapping[str, Words]] = {
+    "already waiting": Words("The console is busy", "Try again in a moment."),
+    "has no leader": _NO_LEADER,
+}
 _NO_TOPIC: Final = Words("There is no such topic or partition", "It may have been deleted.")
 _NO_GROUP: Final = Words("There is no such group", "It may have been deleted, or its offsets expired.")
 _NO_OFFSET: Final = Words("The log does not have this offset", "It was deleted, or is not written yet.")
@@ -86,8 +90,9 @@ def words_of(status: int, error: Exception | None, path: str, fields: Mapping[st
     words = _BY_STATUS.get(status, _BY_STATUS[500])
     if isinstance(error, BrokerRefused):
         words = _BY_CODE.get(error.code, words)
-    elif isinstance(error, ClientError) and not isinstance(error, NotConfirmed) and "already waiting" in str(error):
-        words = Words("The console is busy", "Try again in a moment.")
+    elif isinstance(error, ClientError) and not isinstance(error, NotConfirmed):
+        phrases = (phrase for phrase in _BY_PHRASE if phrase in str(error))
+        words = _BY_PHRASE.get(next(phrases, ""), words)
     return Words(words.title, words.advice, _ways(words, path, fields) if error is not None else ())
 
 

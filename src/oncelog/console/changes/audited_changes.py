@@ -22,7 +22,7 @@ from oncelog.client.errors import ClientError
 from oncelog.client.programs.group import committed_offsets
 from oncelog.console.admission.audit_lines import console_audit
 from oncelog.console.admission.gate import Permit
-from oncelog.console.query import NotConfirmed
+from oncelog.console.query import Mistyped, NotConfirmed
 from oncelog.console.rendering import shown
 
 T = TypeVar("T")
@@ -136,7 +136,7 @@ class Changes:
 def confirmed(typed: str, name: str, kind: str) -> None:
     """Raise NotConfirmed unless ``typed`` is the name, or the visible form of a name that cannot be typed."""
     if typed not in (name, shown(name)):
-        raise NotConfirmed(f"you typed {typed!r}, but the {kind} is {name!r}. Nothing was done")
+        raise Mistyped(f"you typed {typed!r}, but the {kind} is {name!r}. Nothing was done")
 
 
 def reset_plan(client: Client, group: str, to: ResetTo, topic: str = "") -> list[ResetRow]:

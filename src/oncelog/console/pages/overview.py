@@ -9,7 +9,7 @@ from oncelog.base.transaction_verdicts import Verdict
 from oncelog.console.page import PageRequest
 from oncelog.console.rendering import one_page
 
-FIRST_WAIT_S: Final = 0.25
+FIRST_WAIT_S: Final = 0.35
 MAX_NAMES: Final = 5  # Groups and partitions named on a line; the others are counted.
 TILES: Final = (
     ("hanging", "hanging", "bad", "/transactions?verdict=hanging"),

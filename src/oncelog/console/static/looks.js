@@ -210,6 +210,7 @@ document.addEventListener("pointermove", (event) => {
 });
 
 labelCells();
+showAge();
 document.addEventListener("htmx:afterSwap", (event) => {
   if (event.target.id === "content" || event.detail.target?.id === "content") {
     drawnAt = performance.now();
