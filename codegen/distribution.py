@@ -1,4 +1,4 @@
-"""Additions of the build to the package: bill of materials (PEP 770), README with links that hold elsewhere.
+"""Additions of the build to the package: its bill of materials (PEP 770), and a README whose links hold elsewhere.
 
 hatchling loads this file by its path (pyproject.toml); it imports nothing of oncelog. Equal sources give equal bytes:
 nothing here reads the clock, the machine or the network.

@@ -12,7 +12,6 @@ suppress_warnings = ["ref.python"]  # a class that both clients export is one ta
 python_maximum_signature_line_length = 100
 html_theme = "furo"
 html_title = f"oncelog {__version__}"
-html_static_path: list[str] = []
 html_copy_source = False
 html_show_sourcelink = False
 html_show_search_summary = False  # it would be fetched, which a browser refuses for pages that are files

@@ -118,9 +118,12 @@ def _of_console(directory: Path) -> Iterator[Stage]:
     (directory / "reports" / "monday.json").write_text("{}", "utf-8")
     (directory / "data").mkdir()
     with Broker() as broker:
+        (directory / "live.properties").write_text("client.id=live\n", "utf-8")
         yield Stage(
             replaced={
+                "kafka-1:9092,kafka-2:9092": broker.bootstrap_servers,
                 "kafka-1:9092": broker.bootstrap_servers,
+                "localhost:9092": broker.bootstrap_servers,
                 "oncelog console ": f"stop\noncelog console --listen 127.0.0.1:{port} ",
                 "/var/lib/kafka/data": "data",
             },
@@ -250,9 +253,12 @@ def _of_cluster(directory: Path) -> Iterator[Stage]:
     )
 
     def ended(broker: int, signal: str) -> str:
-        processes = f"pgrep -f 'oncelog-cluster/broker-{broker}.properties'"
-        here = 'while read -r process; do [ "$(readlink /proc/$process/cwd)" != "$PWD" ] ||'
-        return f"{processes} | {here} kill -{signal} $process; done\n{fenced % broker}"
+        """End a broker of this directory, and wait until the cluster has noticed."""
+        files = f"$(grep -lsz 'oncelog-cluster/broker-{broker}.properties' /proc/[0-9]*/cmdline)"
+        here = '[ "$(readlink "${file%/*}/cwd")" != "$PWD" ] || [ "${file%/*}" = /proc/$$ ]'
+        # The search may have found itself, which is over.
+        kill = f'kill -{signal} "$(basename "${{file%/*}}")" 2> /dev/null || true'
+        return f"for file in {files}; do {here} || {kill}; done\n{fenced % broker}"
 
     yield Stage(
         replaced={"oncelog cluster up": f"oncelog cluster up --base-port {ports}", **addresses},

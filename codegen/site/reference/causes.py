@@ -34,4 +34,5 @@ def page() -> str:
 
 
 def _from_folder(meaning: str) -> str:
-    return meaning.replace("](", "](../")
+    """A meaning with its links as they are from the folder of references."""
+    return meaning.replace("](#", "](explain.md#").replace("](", "](../")

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from codegen.site.reference.markdown import code, of_html, table
+from codegen.site.reference.markdown import code, of_html
 from oncelog.core.configs import kafka_documentation
 from oncelog.core.configs.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, documentation_of, has_no_effect
-from oncelog.core.configs.kinds import ConfigKey
+from oncelog.core.configs.kinds import ConfigKey, Update
 from oncelog.core.configs.own_keys import OWN_KEYS
 
-_HEAD: Final = ("key", "type", "default", "changes", "meaning")
 _INTRODUCTION: Final = """# Configuration keys
 
 The keys are those of Apache Kafka 4.4.0, with its defaults and texts, and oncelog's own. `oncelog serve` reads them
@@ -28,13 +27,13 @@ def page() -> str:
         [
             _INTRODUCTION,
             "## oncelog's own keys",
-            _table(OWN_KEYS, {}),
+            _list(OWN_KEYS, {}),
             "## Keys of brokers",
-            _table(broker, kafka_documentation.BROKER),
+            _list(broker, kafka_documentation.BROKER),
             "## Keys of topics",
-            _table(TOPIC_KEYS.values(), kafka_documentation.TOPIC),
+            _list(TOPIC_KEYS.values(), kafka_documentation.TOPIC),
             "## Keys of groups",
-            _table(GROUP_KEYS.values(), kafka_documentation.GROUP),
+            _list(GROUP_KEYS.values(), kafka_documentation.GROUP),
             "## Keys without effect",
             "They are checked, kept and described for Apache Kafka's files and tools:",
             ", ".join(map(code, idle)) + ".",
@@ -42,17 +41,16 @@ def page() -> str:
     )
 
 
-def _table(keys: Iterable[ConfigKey], texts: Mapping[str, str]) -> str:
-    rows = [_row(key, texts) for key in keys if not has_no_effect(key.name) and key.replaced_by is None]
-    return table(_HEAD, sorted(rows))
+def _list(keys: Iterable[ConfigKey], texts: Mapping[str, str]) -> str:
+    shown = [key for key in keys if not has_no_effect(key.name) and key.replaced_by is None]
+    return "\n".join(_line(key, texts) for key in sorted(shown, key=lambda key: key.name))
 
 
-def _row(key: ConfigKey, texts: Mapping[str, str]) -> tuple[str, ...]:
-    default = "" if key.default is None else code(key.default) or "empty"
-    return (
-        code(key.name),
-        key.type.name.lower(),
-        default,
-        key.update.value,
-        of_html(documentation_of(key, texts) or ""),
-    )
+def _line(key: ConfigKey, texts: Mapping[str, str]) -> str:
+    facts = [key.type.name.lower()]
+    if key.default is not None:
+        facts.append(f"default {code(key.default) or 'empty'}")
+    if key.update is not Update.READ_ONLY:
+        facts.append(key.update.value)
+    text = " ".join(of_html(documentation_of(key, texts) or "").split())
+    return f"- **{code(key.name)}** ({', '.join(facts)}): {text}"

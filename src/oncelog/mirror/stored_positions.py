@@ -30,15 +30,16 @@ async def read_to_end(
     starts: Mapping[TopicPartition, int] | None = None,
     *,
     read_committed: bool = True,
+    wait_for_open: bool = True,
 ) -> AsyncIterator[ReadRecord]:
     """Every record written before the call, by partition and in order; of transactions only committed ones.
 
-    Reads from ``starts``, or the beginning, and waits for transactions that are open now. Raises BrokerRefused, and
-    what a consumer raises.
+    Reads from ``starts``, or the beginning. Waits for transactions that are open now, or ends before them. Raises
+    BrokerRefused, and what a consumer raises.
     """
     selected = list(partitions)
     starts = starts or await offsets_at(client, dict.fromkeys(selected, EARLIEST))
-    ends = await offsets_at(client, dict.fromkeys(selected, LATEST))
+    ends = await offsets_at(client, dict.fromkeys(selected, LATEST), read_committed=not wait_for_open)
     async with AsyncConsumer(client, FetchSettings(read_committed=read_committed)) as consumer:
         await consumer.assign(starts, until=ends)
         while len(consumer.positions):

@@ -14,6 +14,7 @@ from oncelog.listening.descriptors import raise_limit
 from oncelog.node.listeners.broker_settings import Settings
 from oncelog.runtime.garbage_collector import Collector
 from oncelog.runtime.server import Server
+from oncelog.runtime.service_manager import keep_watchdog_fed, notify_ready, notify_stopping
 from oncelog.runtime.stop_signals import stop_signals
 
 SWITCH_INTERVAL_S: Final = 0.0005
@@ -23,7 +24,7 @@ SHUTDOWN_S: Final = 30.0
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """An event loop; uvloop's if installed, which halves asyncio's own time per request."""
+    """An event loop; uvloop's halves asyncio's own time per request."""
     try:
         import uvloop
     except ImportError:
@@ -57,8 +58,11 @@ async def _serve(settings: Settings, http: str | None, announce: Callable[[str],
         f"(broker {cluster.broker_id}, cluster {cluster.cluster_id}, data in {settings.data_directory}, "
         f"started in {time.monotonic() - started_s:.2f} s)"
     )
+    notify_ready(f"broker {cluster.broker_id} of cluster {cluster.cluster_id} on {server.address}")
+    keep_watchdog_fed(loop)
     server.stopped.add_done_callback(lambda _stopped: stop.set())
     await stop.wait()
+    notify_stopping()
     if server.stopped.done():
         await server.abandon()
         return 1

@@ -14,6 +14,7 @@ from oncelog.admin.topics import delete_records
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.cli.main import invoke
 from oncelog.client.blocking.producer import Producer
+from oncelog.client.blocking.transactions import TransactionalProducer, TransactionSettings
 from oncelog.client.errors import UnknownTopic
 from tests.interop.mirror.conftest import Side
 from tests.peers.mirror_maker import MirrorMaker
@@ -123,6 +124,22 @@ def test_offsets_that_retention_took_and_syncs_beyond_a_log(
     kinds = [finding["kind"] for finding in verify("--topics", "t")[1]["findings"]]
     assert kinds == ["sync-beyond-end", "sync-beyond-end", "before-start"]
     assert verify("--topics", "other")[1]["findings"] == []
+
+
+def test_a_transaction_that_mirror_maker_left_open_holds_nothing_up(
+    source: Side, target: Side, copied: list[str], verify: Verify
+) -> None:
+    sync(source, 2, 0)
+    checkpoint(target, "g", 3, 1)
+    with TransactionalProducer(target.client, TransactionSettings("mm2")) as producer:
+        producer.initialize()
+        producer.begin()
+        producer.send(CHECKPOINTS, b"", key=b"", partition=0)
+        producer.send("a.t", b"", partition=0)
+        producer.flush()
+        code, report = verify()
+        producer.abort()
+    assert (code, len(report["groups"])) == (0, 1)
 
 
 def test_clusters_without_mirror_maker_are_an_error(source: Side, target: Side, verify: Verify) -> None:

@@ -150,6 +150,17 @@ def test_the_nearest_sync_translates_to_at_most_one_past_it() -> None:
     assert history((10, 10)).translated(9) is None
 
 
+def test_of_many_syncs_the_older_ones_are_thinned() -> None:
+    syncs = history(*((offset, offset) for offset in range(0, 1_000_000, 100)))
+    assert len(syncs.syncs) <= 256
+    assert (syncs.syncs[0].upstream, syncs.latest.upstream, syncs.count) == (0, 999_900, 10_000)
+    for position in (999_950, 995_050, 500_000, 50):
+        nearest = syncs.nearest(position)
+        assert nearest is not None
+        assert nearest.upstream <= position
+    assert syncs.translated(995_050) == 995_001, "the newest hundred are whole"
+
+
 def test_a_healthy_copy_and_group_have_no_findings() -> None:
     assert not list(copy_findings(copy(history((0, 0), (300, 300))), Tolerance()))
     assert kinds(group(350, 301, 350, Reading(0, None, 49))) == []

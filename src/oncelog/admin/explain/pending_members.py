@@ -25,7 +25,7 @@ _UUID_CHARS: Final = 37
 _MOST_NAMED: Final = 3
 _MEANING: Final = (
     "The client was given that id (KIP-394) and did not join with it: it asked for an id twice and uses the second "
-    "(librdkafka before the mend of its issue 5569), or it died in between."
+    "(librdkafka #5569), or it died in between."
 )
 
 
@@ -74,7 +74,7 @@ def _finding(described: GroupDescription, sentences: list[str], when: str, optio
         sentences,
         evidence={"state": described.state, "members": len(described.members), "pending": len(described.pending)},
         no_since="no request tells when a rebalance began",
-        affected=[member.client_id for member in described.members],
+        affected=sorted({member.client_id for member in described.members}),
         clears=f"It clears by itself {when}.",
         advice="A shorter session.timeout.ms bounds it, and group.instance.id or the consumer protocol avoid it. To "
         "see who has joined:",

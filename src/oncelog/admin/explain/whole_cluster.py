@@ -49,6 +49,7 @@ from oncelog.base.units import MIB, MINUTE_MS
 from oncelog.client.errors import ClientError
 from oncelog.client.machine.metadata import TopicInfo
 from oncelog.client.programs import Cluster, Program, operation, parallel
+from oncelog.client.programs.steps import Sleep
 
 SLICE: Final = 5_000
 """Partitions whose ends are read at once."""
@@ -60,7 +61,7 @@ MOST_INSPECTED: Final = 40
 """Groups that cost requests of their own: those with the most unread records."""
 MOST_CLOSE: Final = 20
 """Positions just before a last stable offset whose remaining records are looked at."""
-SLOW_MS: Final = 5_000
+SLOW_MS: Final = 2_000
 """How long a follower may keep records from consumers before it is a problem."""
 MOST_PENDING: Final = 50
 """Groups that are asked for offsets in an open transaction."""
@@ -154,18 +155,24 @@ def _slow_followers(cluster: Cluster, facts: ClusterFacts, options: str) -> Prog
         for index, info in topic.partitions.items()
         if info.leader >= 0 and len(info.isr) > 1
     ]
-    behind: list[TopicPartition] = []
+    behind: dict[TopicPartition, int] = {}
     for part in slices_of(replicated, SLICE):
         ends = yield from leader_ends(cluster, part)
-        behind += [p for p, end in ends.items() if (limits := facts.bounds.get(p)) and end > limits.end_offset]
-    detailed, _ = yield from partition_facts(cluster, behind[:MOST_INSPECTED])
+        behind |= {p: end for p, end in ends.items() if (limits := facts.bounds.get(p)) and end > limits.end_offset}
+    # A busy leader is always a few milliseconds ahead; the same records have to be missing for a while.
+    deadline_ms = cluster.now_ms() + SLOW_MS
+    while behind:
+        bounds, _ = yield from bounds_of(cluster, behind)
+        behind = {p: end for p, end in behind.items() if (limits := bounds.get(p)) and end > limits.end_offset}
+        if cluster.now_ms() >= deadline_ms:
+            break
+        yield Sleep(SLOW_MS // 10)
+    detailed, _ = yield from partition_facts(cluster, list(behind)[:MOST_INSPECTED])
     findings = [
         finding
         for details in detailed.values()
         for finding in partition_findings(details, options)
         if finding.cause is Cause.SLOW_FOLLOWER
-        # A busy partition is always a few milliseconds ahead of its followers.
-        if finding.since_ms is not None and facts.now_ms - finding.since_ms >= SLOW_MS
     ]
     return [finding_problem(finding, options) for finding in merge_alike(findings)]
 

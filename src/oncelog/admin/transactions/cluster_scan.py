@@ -1,14 +1,13 @@
-"""Scans a cluster, or part of it, for open transactions and gives each a verdict (KIP-664's rule, and more).
+"""Scans a cluster, or part of it, for open transactions and gives each a verdict (KIP-664's rule, and more)."""
 
-Steps, each to all brokers at once: (1) partition leaders list their open transactions; (2) the start of each is read;
-(3) all coordinators are queried for the ids behind the producer ids, and (4) for the state of those ids
-(``coordinator_answers``); (5) leaders are queried again about contradicted transactions, and (6) all brokers about who
-leads those partitions and the coordinators' (``recheck``). The order of 1, 3, 4, 5 and 6 makes the verdict safe
-(``classification``, ``leadership``). An id that the leader itself names (oncelog's do) is queried even if its producer
-id changed.
-
-The rule: a missing answer proves nothing. An answer from a broker that is not the coordinator counts as no answer.
-"""
+# Steps, each to all brokers at once: (1) partition leaders list their open transactions; (2) the start of each is
+# read; (3) all coordinators are queried for the ids behind the producer ids, and (4) for the state of those ids
+# (``coordinator_answers``); (5) leaders are queried again about contradicted transactions, and (6) all brokers about
+# who leads those partitions and the coordinators' (``recheck``). The order of 1, 3, 4, 5 and 6 makes the verdict safe
+# (``classification``, ``leadership``). An id that the leader itself names (oncelog's do) is queried even if its
+# producer id changed.
+#
+# The rule: a missing answer proves nothing. An answer from a broker that is not the coordinator counts as no answer.
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Never
 
@@ -19,6 +20,7 @@ from oncelog.cli.support.named_cluster import (
 )
 from oncelog.cli.support.terminal import print_line
 from oncelog.listening.descriptors import raise_limit
+from oncelog.runtime.service_manager import notify_ready
 
 if TYPE_CHECKING:
     from oncelog.console.serving import ConsoleServer
@@ -174,13 +176,17 @@ def run_console(
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
     gc.enable()
-    line = _first_line(settings)
-    server.on_listening = lambda: print_line(line, err=True, flush=True)
+    server.on_listening = partial(_announce, _first_line(settings))
     try:
         server.run()
     except KeyboardInterrupt:
         _end_at_once()
     return 0
+
+
+def _announce(line: str) -> None:
+    print_line(line, err=True, flush=True)
+    notify_ready(line)
 
 
 def _named_clusters(

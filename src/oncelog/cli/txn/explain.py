@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 
 EXIT_STUCK: Final = 2
 """The exit code with --fail-on-stuck."""
-_NAMED_KINDS: Final = ("transaction", "group", "id", "ids")
+_KINDS: Final = {
+    "transaction": "transaction",
+    "group": "group",
+    "id": "transactional id",
+    "ids": "transactional ids",
+}
 _MOST_DETAILS: Final = 10
 """Problems of a cluster that are printed with their sentences below the table."""
 
@@ -213,7 +218,7 @@ def _print_problems(summary: str, problems: list[Problem], now_ms: int) -> None:
             (
                 problem.severity.value,
                 problem.verdict.replace("_", "-") if problem.verdict else problem.cause.value,
-                f"{problem.kind} {problem.name}" if problem.kind in _NAMED_KINDS else problem.name,
+                f"{_KINDS[problem.kind]} {problem.name}" if problem.kind in _KINDS else problem.name,
                 None if problem.since_ms is None else duration_text(max(0, now_ms - problem.since_ms)),
                 _names(problem.groups),
                 _names([str(partition) for partition in problem.partitions]),

@@ -123,26 +123,32 @@ def lag_of(committed: Mapping[TopicPartition, int], ends: Ends) -> int:
     return lag
 
 
-def rates(before: ClusterCounts, now: ClusterCounts) -> dict[Key, float]:
-    """Offsets per second between two samples, in total and for the busiest topics.
+def topic_rates(before: ClusterCounts, now: ClusterCounts) -> dict[str, float]:
+    """Offsets per second of each topic between two samples.
 
-    A partition that was recreated, or is missing from one of the samples, does not count.
+    A partition that is missing from one of the samples does not count, and neither does a topic that was recreated.
     """
     seconds = now.at_s - before.at_s
     if seconds <= 0:
         return {}
-    by_topic: dict[str, int] = {}
+    by_topic: dict[str, float] = {}
     for topic, ends in now.ends.items():
         earlier = before.ends.get(topic)
-        if earlier is None or earlier == ends:
+        if earlier is None:
             continue
-        added = sum(
-            new - old
-            for new, old in zip(ends, earlier, strict=False)
-            if old != _UNKNOWN and new != _UNKNOWN and new > old
-        )
-        if added:
-            by_topic[topic] = added
-    values: dict[Key, float] = {("records", ""): sum(by_topic.values()) / seconds}
-    busiest = sorted(by_topic, key=lambda topic_name: -by_topic[topic_name])[:MAX_TOPICS]
-    return values | {("records", topic_name): by_topic[topic_name] / seconds for topic_name in busiest}
+        if earlier == ends:
+            by_topic[topic] = 0.0
+            continue
+        both = [pair for pair in zip(earlier, ends, strict=False) if _UNKNOWN not in pair]
+        if all(old <= new for old, new in both):
+            by_topic[topic] = sum(new - old for old, new in both) / seconds
+    return by_topic
+
+
+def rates(by_topic: Mapping[str, float]) -> dict[Key, float]:
+    """Offsets per second in total, and of the busiest topics."""
+    if not by_topic:
+        return {}
+    busiest = sorted((topic for topic in by_topic if by_topic[topic]), key=lambda topic: -by_topic[topic])[:MAX_TOPICS]
+    total = {("records", ""): sum(by_topic.values())}
+    return total | {("records", topic): by_topic[topic] for topic in busiest}

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.units import MIB
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import ClientError
+from oncelog.console.cluster.rates import Rate, Rates
 from oncelog.console.metrics.history import History, Key
 
 if TYPE_CHECKING:
+    from oncelog.console.cluster.topic_figures import TopicFigures
     from oncelog.console.metrics.broker_ports import Reading
     from oncelog.console.metrics.cluster_counts import ClusterCounts
 
@@ -24,6 +26,7 @@ KEPT_S: Final = 3600
 SHARE: Final = 20  # A sample takes at most one part in SHARE of the time; the pause takes the rest.
 MAX_PROBLEMS: Final = 20
 GROUPS_BYTES: Final = 12 * MIB  # The lags of 2,000 groups with a sample every ten seconds; of fewer with more samples.
+FIGURES_KEPT_S: Final = 600.0  # Figures of all topics are read for so long after a page needed them.
 FIRST_AFTER_S: Final = 1.0  # The first page is served before the first sample, which covers every partition.
 _PATIENCE_S: Final = 0.5
 
@@ -37,6 +40,10 @@ class Sampler:
         self.history = History(max(2, int(KEPT_S / every_s)))
         self.groups = History(self.history.capacity, GROUPS_BYTES // (8 * self.history.capacity))
         self.problems: list[str] = []
+        self.topic_rates: Mapping[str, float] = {}  # Offsets a second of all topics, between the last two samples.
+        self.window_s = 0.0
+        self._figures: Mapping[str, TopicFigures] | None = None
+        self._figures_at_s = self._figures_until_s = 0.0
         self.took_s = 0.0
         self.pause_s = every_s
         self._connect = connect
@@ -44,6 +51,7 @@ class Sampler:
         self._counts: ClusterCounts | None = None
         self._readings: Mapping[str, Reading] = {}
         self._ended = threading.Event()
+        self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name="oncelog-console-sampler", daemon=True)
 
     def start(self) -> None:
@@ -52,6 +60,7 @@ class Sampler:
     def close(self) -> None:
         """Stop sampling; a sample in progress gets a short time to end."""
         self._ended.set()
+        self._wake.set()
         if self._thread.is_alive():
             self._thread.join(_PATIENCE_S)
         if not self._thread.is_alive():
@@ -60,8 +69,24 @@ class Sampler:
     def _run(self) -> None:
         self._ended.wait(FIRST_AFTER_S)
         while not self._ended.is_set():
+            self._wake.clear()
             self.sample()
-            self._ended.wait(self.pause_s)
+            if not self._ended.is_set():
+                self._wake.wait(self.pause_s)
+
+    def rate_of(self, topic: str, observed: Rate) -> Rate:
+        """A topic's rate between the last two samples if there are two; else the observed one."""
+        rate = self.topic_rates.get(topic)
+        return observed if rate is None else Rate(rate, observed.bytes_per_s, self.window_s)
+
+    def figures(self) -> tuple[Mapping[str, TopicFigures] | None, float]:
+        """The figures of all topics at the last sample, and their age in seconds. They are read from the first call on,
+        while there are calls; until then None."""
+        is_first = self._figures_until_s < time.monotonic()
+        self._figures_until_s = time.monotonic() + FIGURES_KEPT_S
+        if is_first:
+            self._wake.set()
+        return self._figures, time.monotonic() - self._figures_at_s
 
     def sample(self) -> None:
         began = time.monotonic()
@@ -82,19 +107,29 @@ class Sampler:
             if self._client is None:
                 self._client = self._connect()
             now = cluster_counts.sample(self._client, clock_s)
+            self._figures = self._read_figures(self._client)
         except ClientError as error:
             problems.append(str(error))
-            self._counts = None
-            self._drop_client()
+            self._forget()
             return {}
         except Exception as error:  # noqa: BLE001  # The thread continues whatever one sample meets.
             problems.append(f"the sample failed: {type(error).__name__}: {error}")
-            self._counts = None
-            self._drop_client()  # Its connections may hold unread answers.
+            self._forget()  # Its connections may hold unread answers.
             return {}
         before, self._counts = self._counts, now
         problems += dict.fromkeys(now.unanswered)
-        return now.values | (cluster_counts.rates(before, now) if before is not None else {})
+        if before is None:
+            return now.values
+        self.topic_rates, self.window_s = cluster_counts.topic_rates(before, now), now.at_s - before.at_s
+        return now.values | cluster_counts.rates(self.topic_rates)
+
+    def _read_figures(self, client: Client) -> Mapping[str, TopicFigures] | None:
+        from oncelog.console.cluster.topic_figures import read_all_figures
+
+        if time.monotonic() > self._figures_until_s:
+            return None
+        self._figures_at_s = time.monotonic()
+        return read_all_figures(client, Rates())
 
     def _sample_ports(self, clock_s: float, problems: list[str]) -> dict[Key, float]:
         if not self.urls:
@@ -111,6 +146,10 @@ class Sampler:
             values |= broker_ports.values_of(broker, self._readings.get(broker), reading)
         self._readings = readings
         return values
+
+    def _forget(self) -> None:
+        self._counts, self.topic_rates = None, {}
+        self._drop_client()
 
     def _drop_client(self) -> None:
         if self._client is not None:

@@ -2,66 +2,112 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from oncelog.admin.cluster import LogDirRow, describe_log_dirs
 from oncelog.admin.configs import ResourceType, describe_configs, values_by_name
-from oncelog.admin.topics import describe_topics, list_topics
+from oncelog.admin.topics import TopicRow, describe_topics, list_topics
+from oncelog.admin.transactions.durations import duration_text
 from oncelog.admin.transactions.partition_offsets import bounds_of
-from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.client.blocking.client import EARLIEST, LATEST, Client
+from oncelog.client.blocking.client import EARLIEST, Client
 from oncelog.client.errors import BrokerRefused, ClientError
-from oncelog.console.cluster.rates import Rate, Rates
+from oncelog.console.cluster.rates import Rate
+from oncelog.console.cluster.topic_figures import (
+    TopicFigures,
+    observed_rates,
+    place,
+    read_figures,
+    sizes_of,
+)
+from oncelog.console.metrics.sampler import Sampler
 from oncelog.console.page import PageRequest
 from oncelog.console.rendering import one_page
 
 RETENTION_KEYS: Final = ("retention.ms", "retention.bytes", "cleanup.policy")
 MAX_READERS: Final = 100
-MAX_RATED: Final = 5000  # Rates are shown only on pages with at most this many partitions.
+MAX_SORTED: Final = 1000  # Partitions whose figures a page reads to sort by them; for more the sampler does.
+FIGURES: Final = {
+    "size": "size_bytes",
+    "records": "records",
+    "last write": "last_write_ms",
+    "rate": "rate",
+    "skew": "skew",
+    "leaders": "leader_skew",
+}
+SORTS: Final = ("name", "partitions", "replicas", *FIGURES)
+DOWN: Final = "down"
+DIRECTIONS: Final = (DOWN, "up")
 
 
 def read_all(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
-    """Topics whose name contains the filter; sizes are requested only for the page shown."""
-    query = page_request.query
+    """Topics whose name contains the filter. Figures are requested for the page shown alone, unless it is sorted by
+    one of them."""
+    query, sampler = page_request.query, page_request.sampler
     name_filter, internal = query.text("filter"), query.flag("internal")
+    sort, direction = query.choice("sort", SORTS), query.choice("direction", DIRECTIONS)
     every = page_request.recent.get("topics", lambda: list_topics(client))
     rows = [
         topic for topic in every if name_filter.lower() in topic.name.lower() and (internal or not topic.is_internal)
     ]
-    page = one_page(rows, query.number("page", 1, 1))
-    sizes, unanswered = _sizes(client, [topic.name for topic in page["rows"]])
-    by_topic: Counter[str] = Counter()
-    for size in sizes:
-        by_topic[size.topic] += size.size_bytes
+    figures, reason = _figures_to_sort(client, page_request, sort, rows)
+    page = one_page(_sorted(rows, sort, direction, figures, sampler), query.number("page", 1, 1))
     names = [topic.name for topic in page["rows"]]
-    rates = _rates(client, page_request.rates, names, _ends(client, names), sizes)
+    shown, unanswered = read_figures(client, names, page_request.rates)
     kept = _settings(client, names, unanswered)
     page["rows"] = [
         {name: getattr(topic, name) for name in topic.__slots__}
-        | {"size_bytes": by_topic.get(topic.name), "rate": rates.get(topic.name, Rate())}
+        | {name: getattr(shown[topic.name], name) for name in TopicFigures.__slots__}
+        | {"rate": shown[topic.name].rate if sampler is None else sampler.rate_of(topic.name, shown[topic.name].rate)}
         | {"retention": kept.get(topic.name, Retention())}
         for topic in page["rows"]
     ]
-    return {"topics": page, "filter": {"filter": name_filter, "internal": internal}, "unanswered": unanswered}
+    return {
+        "topics": page,
+        "filter": {"filter": name_filter, "internal": internal, "sort": sort, "direction": direction},
+        "has_skew": any(row["skew"] is not None for row in page["rows"]),
+        "brokers": len(client.view.brokers),
+        "unsorted": reason,
+        "unanswered": unanswered,
+    }
 
 
-def _sizes(client: Client, names: list[str]) -> tuple[list[LogDirRow], list[str]]:
-    """Sizes of all replicas; a broker's error does not fail the page."""
-    if not names:
-        return [], []
-    try:
-        now_ms, most_ms = client.system.now_ms(), client.config.metadata_max_age_ms
-        ages = [client.view.age_ms(name, now_ms) for name in names]
-        if any(age is None or age > most_ms for age in ages):
-            client.metadata(names)  # This client may not know the topics yet.
-        return describe_log_dirs(client, names, sorted(client.view.brokers)), []
-    except BrokerRefused as error:
-        return [], [str(error)]
-    except ClientError as error:
-        return [], [f"sizes: {error}"]
+def _figures_to_sort(
+    client: Client, page_request: PageRequest, sort: str, rows: list[TopicRow]
+) -> tuple[Mapping[str, TopicFigures], str]:
+    """The figures to sort by, if they are needed, or the reason why there are none."""
+    sampler = page_request.sampler
+    if sort not in FIGURES or (sort == "rate" and sampler is not None and sampler.topic_rates):
+        return {}, ""
+    if sum(topic.partitions for topic in rows) <= MAX_SORTED:
+        return read_figures(client, [topic.name for topic in rows], page_request.rates)[0], ""
+    if sampler is None:
+        return {}, f"more than {MAX_SORTED} partitions are not sorted by {sort}: filter the topics by name"
+    figures, age_s = sampler.figures()
+    if figures is None:
+        return {}, f"{sort} of all topics is read in the background; reload, or filter the topics by name"
+    return figures, f"sorted by the {sort} of {duration_text(int(age_s * 1000))} ago"
+
+
+def _sorted(
+    rows: list[TopicRow], sort: str, direction: str, figures: Mapping[str, TopicFigures], sampler: Sampler | None
+) -> list[TopicRow]:
+    """The rows by a column; those without a value come last."""
+    if sort == "name":
+        return rows if direction == DOWN else rows[::-1]
+
+    def value(topic: TopicRow) -> float | None:
+        if sort in ("partitions", "replicas"):
+            return topic.partitions if sort == "partitions" else topic.replication_factor
+        figure = figures.get(topic.name, TopicFigures())
+        if sort == "rate":
+            return (figure.rate if sampler is None else sampler.rate_of(topic.name, figure.rate)).records_per_s
+        return cast("float | None", getattr(figure, FIGURES[sort]))
+
+    valued = [(number, topic) for topic in rows if (number := value(topic)) is not None]
+    valued.sort(key=lambda item: item[0], reverse=direction == DOWN)
+    names = {topic.name for _, topic in valued}
+    return [topic for _, topic in valued] + [topic for topic in rows if topic.name not in names]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,67 +140,30 @@ def _bound(text: str | None) -> int | None:
     return int(text) if text is not None and text.isdigit() else None
 
 
-def _ends(client: Client, names: list[str]) -> dict[TopicPartition, int]:
-    """The end offsets of partitions with a leader; empty for a page with very many partitions."""
-    known_topics = {
-        name: client.view.topics[TopicName(name)].partitions for name in names if name in client.view.topics
-    }
-    places = [
-        _at(name, index) for name, infos in known_topics.items() for index, info in infos.items() if info.leader >= 0
-    ]
-    if not 0 < len(places) <= MAX_RATED:
-        return {}
-    try:
-        return {place: listed.offset for place, listed in client.list_offsets(dict.fromkeys(places, LATEST)).items()}
-    except ClientError:
-        return {}  # The page is shown without rates.
-
-
-def _rates(
-    client: Client, rates: Rates, names: list[str], ends_of: Mapping[TopicPartition, int], sizes: list[LogDirRow]
-) -> dict[str, Rate]:
-    """The rates of topics whose end offsets are all known."""
-    known_topics = {
-        name: client.view.topics[TopicName(name)].partitions for name in names if name in client.view.topics
-    }
-    leaders = {
-        (name, index): info.leader for name, partitions in known_topics.items() for index, info in partitions.items()
-    }
-    copies: Counter[str] = Counter()
-    for replica in sizes:
-        if leaders.get((TopicName(replica.topic), replica.partition)) == replica.broker_id:
-            copies[replica.topic] += replica.size_bytes
-    topic_rates = {}
-    for name, partitions in known_topics.items():
-        ends = {at: ends_of[at] for index in partitions if (at := _at(name, index)) in ends_of}
-        if len(ends) == len(partitions) > 0:
-            topic_rates[str(name)] = rates.observe(name, ends, copies.get(name))
-    return topic_rates
-
-
 def read_one(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
     """One topic: offsets and replicas of its partitions, and its non-default configuration."""
     query = page_request.query
     name = query.needed("name")
     (described,) = describe_topics(client, [name], offsets=False)
-    led = [_at(name, partition.partition) for partition in described.partitions if partition.leader is not None]
+    led = [place(name, partition.partition) for partition in described.partitions if partition.leader is not None]
     bounds, unanswered = bounds_of(client, led)
     first = client.list_offsets(dict.fromkeys(bounds, EARLIEST))
     rows = [
         replace(partition, earliest=first[at].offset, latest=bounds[at].end_offset)
-        if (at := _at(name, partition.partition)) in bounds
+        if (at := place(name, partition.partition)) in bounds
         else partition
         for partition in described.partitions
     ]
     page = one_page(rows, query.number("page", 1, 1))
-    sizes, silent = _sizes(client, [name])
+    sizes, silent = sizes_of(client, [name])
     ends = {at: bound.end_offset for at, bound in bounds.items()}
+    rate = observed_rates(client, page_request.rates, [name], ends, sizes).get(name, Rate())
     size = {(replica.partition, replica.broker_id): replica.size_bytes for replica in sizes}
     page["rows"] = [
         {key: getattr(partition, key) for key in partition.__slots__}
         | {
             "last_stable_offset": bounds[at].last_stable_offset
-            if (at := _at(name, partition.partition)) in bounds
+            if (at := place(name, partition.partition)) in bounds
             else None,
             "size_bytes": None if partition.leader is None else size.get((partition.partition, partition.leader)),
         }
@@ -165,7 +174,7 @@ def read_one(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
     except BrokerRefused as error:
         configs, silent = [], [*silent, str(error)]
     return {
-        "rate": _rates(client, page_request.rates, [name], ends, sizes).get(name, Rate()),
+        "rate": rate if page_request.sampler is None else page_request.sampler.rate_of(name, rate),
         "retention": _retention({config.name: config.value for config in configs}) if configs else Retention(),
         "topic": described.topic,
         "partitions": page,
@@ -198,7 +207,3 @@ def _readers(topic: str, page_request: PageRequest) -> dict[str, Any]:
     ]
     rows.sort(key=lambda row: (row["lag"] is not None, -(row["lag"] or 0), row["group"]))
     return {"readers": rows[:MAX_READERS], "all_readers": len(rows)}
-
-
-def _at(topic: str, partition: int) -> TopicPartition:
-    return TopicPartition(TopicName(topic), partition)

@@ -1,8 +1,4 @@
-"""The records of a batch that match a filter.
-
-A batch is scanned as one block of bytes. Records are located only in a batch that contains the filter's needle, and
-only those that contain it are parsed.
-"""
+"""The records of a batch that match a filter."""
 
 from __future__ import annotations
 
@@ -22,6 +18,9 @@ from oncelog.records.batch import BatchHeader, crc_matches
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.record import Record, read_record, records_data
 from oncelog.records.varint import read_varint
+
+# A batch is scanned as one block of bytes. Records are located only in a batch that contains the filter's needle, and
+# only those that contain it are parsed.
 
 
 def matching_records(

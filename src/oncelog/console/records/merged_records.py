@@ -1,14 +1,4 @@
-"""Records of several partitions as one list, the newest or the oldest first, by bounded work.
-
-Each partition is a *lane*: the window of its offsets that is not read yet, and candidates that are read and not listed.
-
-1. A partition's records are listed in the order of their offsets. Of the lanes' next candidates the one with the latest
-   (earliest) timestamp comes first, of equal ones that of the lowest partition.
-2. A lane without candidates is read before another record is listed, until ``READ_BYTES`` are read or ``TIME_MS`` have
-   passed. From then on the list has what was found, and ``remaining`` the offsets that it does not cover.
-3. A log is read forwards only. For the newest first a lane is read in chunks, each below the one before.
-4. A large record is shown at once, under the read lock, and its content dropped. Small ones are shown when listed.
-"""
+"""Records of several partitions as one list, the newest or the oldest first, by bounded work."""
 
 from __future__ import annotations
 
@@ -38,6 +28,15 @@ from oncelog.console.records.transaction_outcomes import Outcomes, look_ahead
 from oncelog.console.records.windows import Windows
 from oncelog.records.batch import BatchHeader, iter_headers
 from oncelog.records.errors import CorruptBatch
+
+# Each partition is a lane: the window of its offsets that is not read yet, and candidates that are read, not listed.
+#
+# 1. A partition's records are listed in the order of their offsets. Of the lanes' next candidates the one with the
+#    latest (earliest) timestamp comes first, of equal ones that of the lowest partition.
+# 2. A lane without candidates is read before another record is listed, until `READ_BYTES` are read or `TIME_MS` have
+#    passed. From then on the list has what was found, and `remaining` the offsets that it does not cover.
+# 3. A log is read forwards only. For the newest first a lane is read in chunks, each below the one before.
+# 4. A large record is shown at once, under the read lock, and its content dropped. Small ones are shown when listed.
 
 READ_BYTES: Final = 32 * MIB  # Without those read in search of markers.
 TIME_MS: Final = 3000

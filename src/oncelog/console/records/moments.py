@@ -1,7 +1,4 @@
-"""Times as people write them: ``-1h``, ``15:00``, ``2026-11-27 15:00``, or milliseconds since 1970.
-
-A time without a zone is in the reader's, which the browser sends (``zone=Europe/Berlin``); without one it is UTC.
-"""
+"""Times as people write them: ``-1h``, ``15:00``, ``2026-11-27 15:00``, or milliseconds since 1970."""
 
 from __future__ import annotations
 
@@ -11,6 +8,8 @@ from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from oncelog.base.units import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+
+# A time without a zone is in the reader's, which the browser sends (`zone=Europe/Berlin`); without one it is UTC.
 
 MAX_ZONE_LENGTH: Final = 64
 LEAST_EPOCH_MS: Final = 10**12  # September 2001; a smaller number is an offset.

@@ -1,8 +1,4 @@
-"""Conditions on records, which all have to hold: the filter of a list, a search, a tail and a download.
-
-Conditions compare bytes, without regard to case unless asked to. A filter also knows bytes that lie in every record it
-matches (``Needle``): a batch without them is passed over as one block, without a step per record.
-"""
+"""Conditions on records, which all have to hold: the filter of a list, a search, a tail and a download."""
 
 from __future__ import annotations
 
@@ -16,6 +12,9 @@ from oncelog.base.notation import json_text
 from oncelog.base.units import MIB
 from oncelog.console.formats.wire_format import VALUE, framed
 from oncelog.records.record import Record
+
+# Conditions compare bytes, without regard to case unless asked to. A filter also knows bytes that lie in every record
+# it matches (`Needle`): a batch without them is passed over as one block, without a step per record.
 
 PLACES: Final = ("anywhere", "key", "value", "header")
 EQUALS: Final = "="

@@ -1,8 +1,4 @@
-"""A live tail: the records appended to partitions from a moment on, with the outcomes of their transactions.
-
-It keeps its positions while the cluster does not answer, and goes on there. Where the log has gone back behind them, or
-its records were deleted, it goes on at the end and says so.
-"""
+"""A live tail: the records appended to partitions from a moment on, with the outcomes of their transactions."""
 
 from __future__ import annotations
 
@@ -30,6 +26,9 @@ from oncelog.console.records.record_states import (
 from oncelog.console.records.search import Hit
 from oncelog.console.records.transaction_outcomes import Outcomes, Settled
 from oncelog.records.batch import iter_headers
+
+# It keeps its positions while the cluster does not answer, and goes on there. Where the log has gone back behind them,
+# or its records were deleted, it goes on at the end and says so.
 
 T = TypeVar("T")
 TAIL_ROWS: Final = 100  # At most this many records of one response are shown; the others are counted.

@@ -121,7 +121,8 @@ def _committed(client: Client, group: str, windows: Windows) -> Offsets:
     windows.understood.append(f"from the committed offsets of group {group!r}")
     if without:
         listed = ", ".join(map(str, without[:10])) + (f" and {len(without) - 10} more" if len(without) > 10 else "")
-        windows.understood.append(f"from the first offset where the group has committed nothing: partition {listed}")
+        noun = "partition" if len(without) == 1 else "partitions"
+        windows.understood.append(f"from the first offset where the group has committed nothing: {noun} {listed}")
     behind = [at.partition for at, offset in starts.items() if offset > windows.bounds[at].end_offset]
     if behind:
         windows.understood.append(f"nothing of partition {behind[0]}: the group has committed an offset beyond its end")

@@ -134,6 +134,26 @@ document.addEventListener("copy", (event) => {
   }
 });
 
+// An open record uses the width of the table: its details move to a row of their own, and back.
+document.addEventListener("toggle", (event) => {
+  const details = event.target;
+  const row = details.closest && details.closest(".records tr");
+  if (!row || !details.matches("td > details")) {
+    return;
+  }
+  if (details.open) {
+    const more = document.createElement("tr");
+    const cell = more.insertCell();
+    more.className = "opened";
+    cell.colSpan = row.cells.length;
+    cell.append(details.querySelector(".expanded"));
+    row.after(more);
+  } else if (row.nextElementSibling && row.nextElementSibling.matches(".opened")) {
+    details.append(row.nextElementSibling.querySelector(".expanded"));
+    row.nextElementSibling.remove();
+  }
+}, true);
+
 // Forms that select records: an address names only what was chosen, and the reader's zone if there is a time.
 document.addEventListener("formdata", (event) => {
   if (!event.target.matches("[data-brief]")) {

@@ -106,7 +106,8 @@ async def read_state(source: AsyncClient, target: AsyncClient, topics: InternalT
 
 
 async def _read_checkpoints(target: AsyncClient, topic: TopicName, state: MirrorMakerState) -> None:
-    async for record in read_to_end(target, [TopicPartition(topic, 0)], read_committed=True):
+    # A MirrorMaker that died may have left a transaction open.
+    async for record in read_to_end(target, [TopicPartition(topic, 0)], wait_for_open=False):
         try:
             checkpoint = parse_checkpoint(record.key, record.value)
         except CorruptBatch as error:

@@ -1,18 +1,17 @@
 """The offset syncs and checkpoints of MirrorMaker 2 in log order, as far as its topics still have them.
 
 A sync that goes back upstream invalidates the earlier ones, as in MirrorMaker's own store: it copies again from there.
-The newest syncs of a partition are kept, so that memory does not grow with the topic.
+Of a partition's older syncs fewer and fewer are kept, so that memory does not grow with the topic.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from oncelog.mirror.mirror_maker.internal_records import Checkpoint, OffsetSync
 
-_KEPT_SYNCS: Final = 4096
+_MOST_SYNCS: Final = 256
 _KEPT_STEPS_BACK: Final = 20
 
 
@@ -27,7 +26,7 @@ class StepBack(NamedTuple):
 class SyncHistory:
     """The syncs of one source partition since the last step back."""
 
-    syncs: deque[OffsetSync] = field(default_factory=lambda: deque(maxlen=_KEPT_SYNCS))
+    syncs: list[OffsetSync] = field(default_factory=list)
     steps_back: list[StepBack] = field(default_factory=list)
     count: int = 0
 
@@ -40,6 +39,8 @@ class SyncHistory:
                 self.steps_back = [*self.steps_back, StepBack(before, after)][-_KEPT_STEPS_BACK:]
                 self.syncs.clear()
         self.syncs.append(sync)
+        if len(self.syncs) > _MOST_SYNCS:
+            del self.syncs[1 : _MOST_SYNCS // 2 : 2]
 
     @property
     def latest(self) -> OffsetSync:

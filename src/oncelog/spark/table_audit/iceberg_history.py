@@ -95,6 +95,8 @@ class IcebergHistory:
         return lines
 
     def added(self, commit: int) -> Iterator[FileEntry]:
+        if not self.commits[commit].adds_files:
+            return
         snapshot = self._snapshots[commit]
         for manifest in self._manifests(snapshot):
             if manifest.added_snapshot_id == snapshot.snapshot_id:

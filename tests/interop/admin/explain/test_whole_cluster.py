@@ -21,6 +21,8 @@ from oncelog.admin.transactions.cluster_scan import Scope, scan
 from oncelog.client.blocking import Client, GroupConsumer
 from oncelog.client.machine.offsets import Committed
 from oncelog.client.programs.group import commit_offsets
+from oncelog.records.builder import build_batch
+from oncelog.records.record import Record
 from oncelog.testing import Broker, Cluster
 from tests.interop.admin.conftest import FAST
 from tests.interop.admin.explain.test_explain import MINUTE_MS, Later, write
@@ -183,3 +185,32 @@ def test_a_cluster_that_shows_little_says_what_is_not_known() -> None:
             report = explain_cluster(client)
     assert report.unknown
     assert report.summary.endswith("as far as could be seen.")
+
+
+def test_a_follower_that_keeps_records_from_consumers_is_on_the_list() -> None:
+    patient = {"replica.lag.time.max.ms": "600000", "min.insync.replicas": "1"}
+    with Cluster(3, patient) as cluster, Client(cluster.bootstrap_servers, config=FAST) as client:
+        create_topic(client, NewTopic("slow", assignment={0: [1, 2]}))
+        write(client, "slow", 0, 1)
+        assert Cause.SLOW_FOLLOWER not in {problem.cause for problem in explain_cluster(client).problems}
+        cluster.isolate(2, from_=1)
+        records = [Record(index, int(time.time() * 1000), None, b"v") for index in range(5)]
+        client.produce(at("slow"), build_batch(records), acks=1)
+        [line] = [row for row in explain_cluster(client).problems if row.cause is Cause.SLOW_FOLLOWER]
+        assert (line.kind, line.name, line.severity) == ("partitions", "slow-0", Severity.RISK)
+        assert "has 5 records that no consumer may read yet" in line.text
+        cluster.heal()
+
+
+def test_members_that_may_not_read_are_on_the_list_with_their_principal() -> None:
+    with Broker(security="scram") as broker:
+        broker.add_user("app")
+        with Client(broker.link_servers, config=broker.security.link_config()) as client:
+            create_topic(client, NewTopic("secret"))
+            write(client, "secret", 0, 3)
+            commit_offsets(client, "readers", {at("secret"): Committed(0)})
+            with GroupConsumer(client, "readers", ["secret"]) as member:
+                wait_until(lambda: _assigned(member), "the assignment")
+                [line] = explain_cluster(client, principal="User:app").problems
+                assert (line.name, line.cause, line.severity) == ("readers", Cause.NOT_PERMITTED, Severity.STUCK)
+                assert Cause.NOT_PERMITTED not in {row.cause for row in explain_cluster(client).problems}

@@ -335,7 +335,7 @@ def many_topics() -> dict[TopicName, TopicInfo]:
 
 
 def test_ten_thousand_topics_come_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oncelog.console.pages.topics._sizes", lambda client, names: ([], []))
+    monkeypatch.setattr("oncelog.console.cluster.topic_figures.sizes_of", lambda client, names: ([], []))
     monkeypatch.setattr("oncelog.console.pages.topics._settings", lambda client, names, unanswered: {})
     monkeypatch.setattr(Cluster, "metadata", program_of(lambda cluster, topics=None: many_topics()))
     client = Client("127.0.0.1:9")

@@ -18,7 +18,7 @@ from oncelog.console.settings import Settings
 from oncelog.testing.broker import Broker
 
 ASKED = {
-    topics.read_all: {"DescribeLogDirs": 1, "ListOffsets": 1, "DescribeConfigs": 1},
+    topics.read_all: {"DescribeLogDirs": 1, "ListOffsets": 3, "DescribeConfigs": 1},
     topics.read_one: {"DescribeLogDirs": 1, "ListOffsets": 3, "DescribeConfigs": 1},
     transactions.read_open: {"DescribeProducers": 1},
     groups.read_all: {"ListGroups": 1},

@@ -129,7 +129,7 @@ def test_rows_of_iceberg_are_continued_when_their_snapshots_were_expired(tmp_pat
     place.load(log)
     target: Any = place.open()
     assert target.compact(1 << 20) == (2, 1)  # its snapshot does not say offsets
-    table = target._existing_table()
+    table = target.existing_table()
     old = [snapshot.snapshot_id for snapshot in table.snapshots() if snapshot != table.current_snapshot()]
     table.maintenance.expire_snapshots().by_ids(old).commit()
     log.partitions["t", 0] += values(9, 12)

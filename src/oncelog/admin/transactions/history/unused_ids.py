@@ -28,7 +28,8 @@ LEAST_SPREAD_MS: Final = 10 * MINUTE_MS
 SAMPLE: Final = 50
 MOST_PATTERNS: Final = 10_000
 EXPIRATION: Final = "transactional.id.expiration.ms"
-_AT_REST: Final = ("Empty", "CompleteCommit", "CompleteAbort")
+# Not those in state Empty, whose age a list does not tell: they may just have been initialised.
+_AT_REST: Final = ("CompleteCommit", "CompleteAbort")
 _VARIABLE: Final = re.compile(
     r"(?P<uuid>[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})"
     r"|(?P<random>(?<![0-9A-Za-z])(?=[0-9A-Za-z]*[0-9][A-Za-z])[0-9A-Za-z]{6,})"

@@ -1,0 +1,77 @@
+"""Notifications to systemd: what is sent, where to, and that the manager cannot hold the process up."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from oncelog.runtime.service_manager import keep_watchdog_fed, notify_ready, notify_stopping, watchdog_timeout_s
+
+
+@pytest.fixture(params=["path", "abstract"])
+def manager(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """The manager's socket, named in the environment."""
+    name = str(tmp_path / "n") if request.param == "path" else f"@oncelog-test-{tmp_path.name}-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(name.replace("@", "\0", 1) if name.startswith("@") else name)
+        receiver.setblocking(False)
+        monkeypatch.setenv("NOTIFY_SOCKET", name)
+        yield receiver
+
+
+def test_readiness_and_the_stop_are_reported(manager: socket.socket) -> None:
+    notify_ready("broker 1 on 127.0.0.1:9092")
+    notify_stopping()
+    assert manager.recv(1000) == b"READY=1\nSTATUS=broker 1 on 127.0.0.1:9092"
+    assert manager.recv(1000) == b"STOPPING=1\nSTATUS=stopping"
+
+
+def test_a_status_cannot_begin_another_assignment(manager: socket.socket) -> None:
+    notify_ready("cluster x\nMAINPID=1")
+    assert manager.recv(1000) == b"READY=1\nSTATUS=cluster x MAINPID=1"
+
+
+def test_a_manager_that_does_not_read_holds_nothing_up(manager: socket.socket) -> None:
+    for _ in range(2000):
+        notify_stopping()
+    assert manager.recv(1000).startswith(b"STOPPING=1")
+
+
+@pytest.mark.parametrize("address", [None, "", "vsock:2:1234", "/nowhere/at/all"])
+def test_without_a_manager_nothing_happens(address: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
+    if address is not None:
+        monkeypatch.setenv("NOTIFY_SOCKET", address)
+    notify_ready("broker")
+
+
+@pytest.mark.parametrize(
+    ("environ", "timeout_s"),
+    [
+        ({}, None),
+        ({"WATCHDOG_USEC": "30000000"}, 30.0),
+        ({"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "7"}, 30.0),
+        ({"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "8"}, None),
+        ({"WATCHDOG_USEC": "0"}, None),
+        ({"WATCHDOG_USEC": "soon"}, None),
+    ],
+)
+def test_the_watchdogs_time_out(environ: dict[str, str], timeout_s: float | None) -> None:
+    assert watchdog_timeout_s(environ, 7) == timeout_s
+
+
+def test_the_loop_sends_signs_of_life_until_it_stops(manager: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WATCHDOG_USEC", "30000")
+    monkeypatch.delenv("WATCHDOG_PID", raising=False)
+
+    async def three_signs() -> list[bytes]:
+        loop = asyncio.get_running_loop()
+        keep_watchdog_fed(loop)
+        return [await loop.sock_recv(manager, 100) for _ in range(3)]
+
+    assert asyncio.run(three_signs()) == [b"WATCHDOG=1"] * 3
