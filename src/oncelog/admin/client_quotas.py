@@ -21,7 +21,7 @@ ENTITY_KINDS: Final = (USER, CLIENT_ID, IP)
 QUOTAS: Final[Mapping[str, str]] = {
     "producer_byte_rate": "bytes a second that may be produced, at each broker",
     "consumer_byte_rate": "bytes a second that may be fetched, at each broker",
-    "request_percentage": "share of the request handlers' time in percent, at each broker",
+    "request_percentage": "percent of the time of one request handler thread, at each broker",
     "controller_mutation_rate": "partitions a second that may be created or deleted",
     "connection_creation_rate": "connections a second from an address, at each broker",
 }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
 
 from oncelog.admin.acls import list_acls
 from oncelog.admin.client_quotas import ENTITY_KINDS, QUOTAS, list_quotas
@@ -16,6 +16,7 @@ from oncelog.console.changes.security_changes import acl_details
 from oncelog.console.page import PageRequest
 from oncelog.console.rendering import one_page
 
+T = TypeVar("T")
 ACL_SORTS: Final = ("resource", "principal", "operation", "permission")
 RESOURCES: Final = tuple(kind.name for kind in ResourceType if kind > ResourceType.ANY)
 OPERATION_NAMES: Final = tuple(kind.name for kind in Operation if kind > Operation.ANY)
@@ -30,12 +31,8 @@ def read_acls(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
     operation = query.choice("operation", ("", *OPERATION_NAMES))
     permission = query.choice("permission", ("", *PERMISSIONS))
     name_filter, sort = query.text("filter"), query.choice("sort", ACL_SORTS)
-    try:
-        bindings, has_authorizer = list_acls(client), True
-    except BrokerRefused as error:
-        if error.code != ErrorCode.SECURITY_DISABLED:
-            raise
-        bindings, has_authorizer = [], False
+    nothing: list[AclBinding] = []
+    bindings, has_authorizer = unless_disabled(lambda: list_acls(client), nothing)
     rows = [
         acl_details(binding)
         for binding in _sorted(bindings, sort)
@@ -65,6 +62,16 @@ def read_acls(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
             "sort": ACL_SORTS,
         },
     }
+
+
+def unless_disabled(read: Callable[[], T], nothing: T) -> tuple[T, bool]:
+    """The result of ``read``, and True; ``nothing`` and False for a cluster without an authorizer."""
+    try:
+        return read(), True
+    except BrokerRefused as error:
+        if error.code != ErrorCode.SECURITY_DISABLED:
+            raise
+        return nothing, False
 
 
 def _sorted(bindings: list[AclBinding], sort: str) -> list[AclBinding]:

@@ -25,7 +25,7 @@ from oncelog.console.admission.gate import Permit
 from oncelog.console.changes import security_changes
 from oncelog.console.changes.audited_changes import Changes
 from oncelog.console.page import PageRequest
-from oncelog.console.pages.security import OPERATION_NAMES, PATTERNS, PERMISSIONS, RESOURCES
+from oncelog.console.pages.security import OPERATION_NAMES, PATTERNS, PERMISSIONS, RESOURCES, unless_disabled
 from oncelog.console.query import BadQuery, Query
 
 _E = TypeVar("_E", bound=IntEnum)
@@ -77,7 +77,13 @@ def read_acl(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
         return shown
     binding = _binding(query)
     details = security_changes.acl_details(binding)
-    return shown | {"acl": details, "exists": security_changes.has_acl(client, binding), "fields": _acl_fields(details)}
+    exists, has_authorizer = unless_disabled(lambda: security_changes.has_acl(client, binding), False)
+    return shown | {
+        "acl": details,
+        "exists": exists,
+        "fields": _acl_fields(details),
+        "has_authorizer": has_authorizer,
+    }
 
 
 def _acl_fields(details: Mapping[str, str]) -> dict[str, str]:

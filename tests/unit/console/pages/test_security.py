@@ -171,5 +171,7 @@ def test_a_cluster_without_authorizer_says_what_to_set(broker: Broker) -> None:
     with visiting(broker.bootstrap_servers) as reader:
         assert "authorizer.class.name" in reader.get("/security").text
         assert reader.get("/security.json").json()["has_authorizer"] is False
+        preview = reader.get("/security/acl?principal=User:ann&resource=orders")
+        assert (preview.status_code, "authorizer.class.name" in preview.text) == (200, True)
         for path in ("/security/users", "/security/quotas", "/security/acl", "/security/user", "/security/quota"):
             assert reader.get(path).status_code == 200, path
