@@ -39,7 +39,7 @@ def test_j_and_k_go_along_rows_and_the_help_lists_the_keys(tab: Tab) -> None:
     page.keyboard.press("k")
     expect(page.get_by_role("link", name=scene.ANALYTICS)).to_be_focused()
     page.keyboard.press("?")
-    keys = page.get_by_role("dialog", name="Keys")
+    keys = page.get_by_role("dialog", name="Shortcuts")
     expect(keys).to_contain_text("next and previous row")
     page.keyboard.press("Escape")
     expect(keys).to_be_hidden()
