@@ -72,6 +72,7 @@ def take(address: str, pages: Mapping[str, str], directory: Path) -> list[Path]:
             size = {"width": WIDTH, "height": 400}
             page = opened.new_page(viewport=size, color_scheme=scheme)  # type: ignore[arg-type]  # one of its words
             page.goto(address.rstrip("/") + path, timeout=120_000, wait_until="load")
+            page.locator("main .notice[role=status]").wait_for(state="detached")  # The first look at the cluster.
             high = int(page.evaluate("document.documentElement.scrollHeight"))
             page.set_viewport_size({"width": WIDTH, "height": min(high, HIGHEST)})
             shot = Image.open(BytesIO(page.screenshot(timeout=120_000))).convert("RGB")

@@ -35,6 +35,7 @@ GROUP = "check-in-desk"
 HUNG, KILLED = "booking-service-3", "booking-service-4"
 BOOKINGS = 500
 PAGES = {
+    "console-overview": "/overview",
     "console-transactions": "/transactions?min_age_ms=0",
     "console-explain": f"/explain?kind=group&name={GROUP}",
     "console-messages": f"/messages?topic={TOPIC}&partition=0&from=0",

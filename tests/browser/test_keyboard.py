@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
@@ -39,7 +41,7 @@ def test_j_and_k_go_along_rows_and_the_help_lists_the_keys(tab: Tab) -> None:
     page.keyboard.press("k")
     expect(page.get_by_role("link", name=scene.ANALYTICS)).to_be_focused()
     page.keyboard.press("?")
-    keys = page.get_by_role("dialog", name="Keys")
+    keys = page.get_by_role("dialog", name="Shortcuts")
     expect(keys).to_contain_text("next and previous row")
     page.keyboard.press("Escape")
     expect(keys).to_be_hidden()
@@ -79,6 +81,19 @@ def test_a_renewal_leaves_focus_and_selection_alone(tab: Tab) -> None:
     with page.expect_response("**/overview"):
         page.evaluate("htmx.trigger('#content', 'renew')")
     expect(page.locator("#renewal")).to_have_text("updates every 5 s")
+
+
+def test_a_filtered_list_stays_filtered_when_it_renews(tab: Tab) -> None:
+    page = tab.page
+    page.goto("/groups")
+    page.get_by_label("name contains").fill(scene.ANALYTICS)
+    expect(page.locator("tbody tr")).to_have_count(1)
+    expect(page).to_have_url(re.compile(f"filter={scene.ANALYTICS}"))
+    page.get_by_label("name contains").blur()
+    with page.expect_response(f"**/groups?filter={scene.ANALYTICS}*"):
+        page.evaluate("htmx.trigger('#content', 'renew')")
+    expect(page.get_by_label("name contains")).to_have_value(scene.ANALYTICS)
+    expect(page.locator("tbody tr")).to_have_count(1)
 
 
 def test_a_hidden_page_asks_nothing_and_one_that_is_looked_at_again_renews_at_once(tab: Tab) -> None:

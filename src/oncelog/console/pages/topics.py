@@ -191,7 +191,7 @@ def _readers(topic: str, page_request: PageRequest) -> dict[str, Any]:
     """The groups of a topic with their lag in it, the largest first, from the last diagnosis; None without one."""
     diagnosis = None if page_request.diagnoses is None else page_request.diagnoses.peek()
     if diagnosis is None:
-        return {"readers": None, "all_readers": 0}
+        return {"readers": None, "all_readers": 0, "live": True, "renew_s": 1}
     rows: list[dict[str, Any]] = [
         {
             "group": group.group,

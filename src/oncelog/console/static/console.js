@@ -92,6 +92,12 @@ document.addEventListener("htmx:beforeRequest", (event) => {
     event.preventDefault();
   }
 });
+// A filter has replaced the address since the page was made.
+document.addEventListener("htmx:configRequest", (event) => {
+  if (event.target.matches("[data-live]")) {
+    event.detail.path = location.pathname + location.search;
+  }
+});
 document.addEventListener("visibilitychange", () => {
   if (!document.hidden && content().matches("[data-live]")) {
     htmx.trigger(content(), "renew");
