@@ -24,12 +24,13 @@ SPARK_ON_VERSIONS := $(addprefix tests/spark/,source/test_source.py source/test_
 WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS)
 PEERS := java or peer
-FAST := not slow and not spark and not integration and not ($(PEERS))
+ELSEWHERE := $(PEERS) or packages
+FAST := not slow and not spark and not integration and not ($(ELSEWHERE))
 
 # Tests start a hundred processes; without byte code each compiles all of its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo docs test tests classes test-integration test-spark-versions test-peers test-all check lint peers bench format lock java clean
+.PHONY: help setup demo docs test tests classes test-integration test-spark-versions test-peers test-packages test-all check lint peers bench format lock java clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -46,7 +47,7 @@ test: $(SETUP) java ## lint, types, contracts and the tests, but for those that 
 	@$(MAKE) --no-print-directory -j 2 lint tests
 
 tests: classes $(COLLECTED)
-	$(PYTEST) -rs -m 'not integration and not ($(PEERS))'
+	$(PYTEST) -rs -m 'not integration and not ($(ELSEWHERE))'
 
 classes: # of Spark, for the JVMs of tests: made once for them all
 	$(BIN)/python -m tests.spark.jvms
@@ -57,7 +58,7 @@ $(COLLECTED): $(SETUP)
 	@touch $@
 
 test-integration: $(SETUP) $(DOCS) java classes $(COLLECTED) ## the tests with a browser, Spark Connect, object stores; processes that are killed
-	$(PYTEST) -rs -m 'integration and not ($(PEERS))'
+	$(PYTEST) -rs -m 'integration and not ($(ELSEWHERE))'
 
 # Each version has its session, its broker and its wheel; a driver that changes the version under its checkpoint is killed.
 test-spark-versions: $(SETUP) java ## a part of Spark's tests on the oldest and the newest PySpark, each from PyPI, with this wheel
@@ -72,7 +73,10 @@ test-peers: peers java ## the tests beside Apache Kafka and clients from Maven, 
 	$(PYTEST) --dist loadscope -m '$(PEERS)'
 	ONCELOG_KAFKA_VERSION=4.3.1 $(PYTEST) --dist loadscope -m java $(ON_OLDER_KAFKA)
 
-test-all: test test-integration test-peers ## all three
+test-packages: $(SETUP) ## the wheel in empty environments: each extra, each Python, the lowest dependencies; from PyPI
+	$(BIN)/python -m pytest -q -rs -n 0 tests/packages
+
+test-all: test test-integration test-peers test-packages ## all four
 
 check: lint ## lint, types, contracts and the fast tests
 	$(PYTEST) -m '$(FAST)'

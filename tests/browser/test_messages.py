@@ -47,6 +47,7 @@ def test_values_are_shown_in_the_format_that_is_chosen(tab: Tab, broker: Broker)
     page = tab.page
     shown = {}
     page.goto("/messages?topic=browser.formats")
+    page.get_by_text("more filters").click()
     for form in ("hex", "integer", "text", "json"):
         page.get_by_label("value as").select_option(form)
         page.get_by_role("button", name="Show").click()
@@ -83,6 +84,7 @@ def test_pages_of_records_lead_to_both_ends(tab: Tab) -> None:
 def test_all_partitions_are_filtered_by_what_is_typed(tab: Tab) -> None:
     page = tab.page
     page.goto(f"/messages?topic={scene.ORDERS}")
+    page.get_by_text("more filters").click()
     page.get_by_label("JSON field").fill("customer=C-16")
     page.get_by_label("key has").fill("ORDER-3")
     page.get_by_label("from").first.fill("-1h")

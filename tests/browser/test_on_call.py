@@ -98,7 +98,6 @@ def test_from_a_stuck_group_to_its_release(tabs: Open, on_call: OnCall) -> None:
     confirm.fill("stuck-other")
     page.get_by_role("button", name="Abort transaction").click()
     expect(page.get_by_role("alert").first).to_contain_text("Nothing was done")
-    page.get_by_role("link", name="Reload the form").click()
     confirm.fill("stuck-late")
     page.get_by_role("button", name="Abort transaction").click()
     expect(page.get_by_role("status")).to_contain_text("Last stable offset: 4 → 8, end offset 8.")
@@ -136,7 +135,7 @@ def test_a_live_transaction_is_left_to_its_coordinator(tabs: Open, on_call: OnCa
     page = tabs(on_call.console.origin).page
     page.goto("/transactions?topic=living&min_age_ms=0")
     row = cells(page)
-    assert (row["verdict"], row["transactional id"], row["holds back"]) == ("live", "living-service", "1")
+    assert (row["verdict"], row["transactional id"], row["blocked offsets"]) == ("live", "living-service", "1")
     page.get_by_role("link", name="0", exact=True).first.click()
     expect(page.get_by_text("Refused: it is live")).to_be_visible()
     expect(page.get_by_role("button", name="Abort transaction")).to_have_count(0)
@@ -162,7 +161,7 @@ def test_the_overview_and_the_transactions_name_who_holds_whom(tabs: Open, on_ca
     expect(page.get_by_text("these records came after the marker")).to_be_visible()
     page.goto(f"/transactions?topic={scene.ORDERS}")
     row = cells(page)
-    assert (row["transactional id"], row["from offset"], row["holds back"]) == (scene.HUNG, "4", "7")
+    assert (row["transactional id"], row["from offset"], row["blocked offsets"]) == (scene.HUNG, "4", "7")
     page.goto(f"/transactions?topic={scene.PAYMENTS}&verdict=suspected&min_age_ms=86400000")
     assert cells(page)["partition"] == f"{scene.PAYMENTS}-1"
     page.goto(f"/producers?topic={scene.ORDERS}&partition=0&open=1")

@@ -20,7 +20,7 @@ from oncelog.admin.reassignments import ReassignmentRow, Replicas, list_reassign
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.text import counted
-from oncelog.client.errors import BrokerRefused, ClientError, explain
+from oncelog.client.errors import BrokerRefused, ClientError, RequestTimedOut, explain
 from oncelog.client.machine.metadata import TopicInfo
 from oncelog.client.programs import Cluster, Program, operation, raise_for_error
 from oncelog.wire.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -126,7 +126,7 @@ class ClusterStatus:
     """Requests that the user may not send, or that no controller answers. Without reassignments, a replica that is
     being added counts as missing."""
     lacks_controller: bool = False
-    """True if it has no controller; ``controller_id`` is also None if the controller may not be seen."""
+    """True if it has no controller, or none answers; ``controller_id`` is also None if it may not be seen."""
 
 
 class Controller(NamedTuple):
@@ -135,6 +135,8 @@ class Controller(NamedTuple):
     node_id: int | None = None
     is_known: bool = False
     unknown_because: str | None = None
+    is_silent: bool = False
+    """True if no controller answers."""
 
 
 NAMED_BY_BROKERS: Final = Controller()
@@ -148,10 +150,13 @@ def cluster_status(cluster: Cluster, *, spare: bool = True) -> Program[ClusterSt
     then incomplete, and healthy topics are counted without rows.
     """
     topics = yield from cluster.metadata(None)
+    controller = yield from _controller(cluster)
+    not_seen = [] if controller.unknown_because is None else [controller.unknown_because]
     reassignments: list[ReassignmentRow] = []
-    not_seen = []
     try:
-        reassignments = yield from list_reassignments(cluster)
+        # Brokers forward this to the controller, and wait half a minute for one that is down.
+        if not controller.is_silent:
+            reassignments = yield from list_reassignments(cluster)
     except BrokerRefused as error:
         # Users without rights on the cluster still get everything else.
         if error.code != ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
@@ -160,9 +165,6 @@ def cluster_status(cluster: Cluster, *, spare: bool = True) -> Program[ClusterSt
     selected = topics if spare else {name: topic for name, topic in topics.items() if _lacks_something(topic)}
     partitions = partition_rows(selected.values(), reassignments, (yield from min_isr_of(cluster, list(selected))))
     counts = counts_of(topics.values())
-    controller = yield from _controller(cluster)
-    if controller.unknown_because is not None:
-        not_seen.append(controller.unknown_because)
     partitions = yield from _with_eligible(cluster, partitions)
     brokers = yield from _brokers(cluster, counts, controller)
     status = assess(cluster.view.cluster_id, brokers, partitions, reassignments, counts, controller)
@@ -173,7 +175,10 @@ def _controller(cluster: Cluster) -> Program[Controller]:
     try:
         quorum = yield from describe_quorum(cluster)
     except ClientError as error:
-        return Controller(None, True, f"the controller is unknown: {error}")
+        is_silent = isinstance(error, RequestTimedOut) or (
+            isinstance(error, BrokerRefused) and error.code == ErrorCode.REQUEST_TIMED_OUT
+        )
+        return Controller(None, True, f"the controller is unknown: {error}", is_silent)
     return NAMED_BY_BROKERS if quorum is None else Controller(quorum.leader_id, True)
 
 
@@ -235,9 +240,9 @@ def assess(
     controller_id = controller.node_id
     if not controller.is_known:
         controller_id = next((broker.broker_id for broker in brokers if broker.is_controller), None)
-    lacks_controller = controller_id is None and controller.unknown_because is None
+    lacks_controller = controller_id is None and (controller.is_silent or controller.unknown_because is None)
     if lacks_controller:
-        problems.append("no controller")
+        problems.append("no controller answers" if controller.is_silent else "no controller")
     for rows, phrase in (
         (without_leader, "without leader"),
         (under_replicated, "under-replicated"),

@@ -1,4 +1,5 @@
-"""The demonstration's last scene plays as the README shows it."""
+"""The demonstration's last scene plays as the README shows it, and what it prints is in README.md and in
+hanging-transactions.md."""
 
 from __future__ import annotations
 
@@ -8,19 +9,32 @@ import pytest
 from demo import stuck as scene
 from demo.console import browser
 
+from tests.snippets.blocks import blocks_of
+from tests.snippets.transcripts import commands, differences
+
 pytestmark = pytest.mark.slow
+HERE = "tests/interop/admin/test_demo_scene.py"
 
 
 class Heard:
-    """Keeps what it is told."""
+    """Keeps what it is told; ``outputs`` are those of the commands, by the command."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
+        self.outputs: dict[str, str] = {}
+        self._command = ""
 
     def say(self, text: str = "") -> None:
         self.lines.append(text.strip())
+        if self._command:
+            self.outputs[self._command] += f"{text.removeprefix('    ')}\n"
 
-    step = say
+    def step(self, text: str) -> None:
+        self.lines.append(text.strip())
+        self._command = text if text.startswith("oncelog ") else ""
+        if self._command:
+            self.outputs[self._command] = ""
+
     progress = say
 
 
@@ -30,6 +44,14 @@ def play(directory: Path) -> list[str]:
     assert scene.stuck(directory, heard), "\n".join(heard.lines)
     assert "bookings-0 from 2 aborted: last stable offset 2 → 505, end 505: everything can be read" in heard.lines
     assert "bookings-0: hanging" in heard.lines
+    wrong = [
+        differences(f"{expected}…", heard.outputs[command])  # the scene's own lines follow
+        for page in ("README.md", "docs/hanging-transactions.md")
+        for block in blocks_of(page)
+        if block.tested_by == HERE
+        for command, expected in commands(block.text)
+    ]
+    assert not any(wrong), "\n".join(wrong)
     return heard.lines
 
 

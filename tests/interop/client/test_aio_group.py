@@ -263,16 +263,16 @@ def test_where_it_may_not_choose_or_the_offset_is_gone(oncelog_broker: Broker) -
 
 
 @pytest.mark.slow
-def test_the_loop_of_the_readme(oncelog_broker: Broker) -> None:
+def test_the_loop_of_the_guide(oncelog_broker: Broker) -> None:
     create(oncelog_broker, "t", "in", "out")
-    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
-    code = next(part for part in readme.split("```python\n") if part.startswith("from oncelog.client.aio")).split(
-        "```"
-    )[0]
+    guide = (Path(__file__).parents[3] / "docs" / "python-client.md").read_text(encoding="utf-8")
+    code = next(part for part in guide.split("```python\n") if part.startswith("from oncelog.client.aio")).split("```")[
+        0
+    ]
     imports, block = code.split("async with", 1)
     program = f"{imports}\nasync def main():\n" + textwrap.indent(f"async with{block}", "    ")
     names: dict[str, Any] = {}
-    exec(program.replace("localhost:9092", oncelog_broker.bootstrap_servers), names)  # our own README
+    exec(program.replace("localhost:9092", oncelog_broker.bootstrap_servers), names)  # our own guide
 
     async def run() -> None:
         copier = asyncio.create_task(names["main"]())

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from oncelog.console.pages import groups, overview
 from oncelog.console.records import decoding
 from oncelog.testing.broker import Broker
 from tests.unit.console.visits import visiting
@@ -18,6 +19,13 @@ def patient_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that is busy with other tests decodes late; the bounds of time are tests of their own."""
     monkeypatch.setattr(decoding, "ANSWER_S", 10.0)
     monkeypatch.setitem(decoding.Decoder.__init__.__kwdefaults__, "budget_s", 120.0)
+
+
+@pytest.fixture(autouse=True)
+def patient_first_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first page waits for the first diagnosis, which a busy machine makes late."""
+    for page in (overview, groups):
+        monkeypatch.setattr(page, "FIRST_WAIT_S", 60.0)
 
 
 @pytest.fixture(scope="package")

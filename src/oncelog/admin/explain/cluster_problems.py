@@ -170,7 +170,7 @@ def status_problems(
     problems += [_broker_problem(broker, options) for broker in status.brokers if broker.is_missed]
     status_command = f"oncelog cluster status{options}"
     if status.lacks_controller:
-        text = "The cluster has no controller: no leader is elected, and no topic changes."
+        text = "The cluster has no controller, or none answers: no leader is elected, and no topic changes."
         problems.append(Problem("broker", "controller", Cause.NO_CONTROLLER, Severity.STUCK, text, status_command))
     problems += [
         Problem(
@@ -208,7 +208,7 @@ def _partitions_problem(
     missing = f"broker{'s' if len(lost) != 1 else ''} {brokers}"
     if cause is Cause.NO_LEADER:
         text = f"{names} {verb} no leader, and can neither be written nor read. "
-        text += f"Without loss {missing} may lead." if rows[0].may_lead else f"Replicas: {missing}."
+        text += f"Only {missing} may lead without loss." if rows[0].may_lead else f"Replicas: {missing}."
     elif cause is Cause.UNDER_MIN_ISR:
         in_sync, needed = len(rows[0].isr), rows[0].min_isr
         text = (

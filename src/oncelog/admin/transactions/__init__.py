@@ -15,16 +15,27 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from oncelog.admin.transactions.abort_marker import Aborted, abort, find_one
+    from oncelog.admin.transactions.abort_marker import Aborted, abort, abort_transaction, find_one
     from oncelog.admin.transactions.audit_trail import audit_file
     from oncelog.admin.transactions.broker_requests import Unanswered
-    from oncelog.admin.transactions.cluster_scan import HangingRow, OpenTransaction, Scan, Scope, find_hanging, scan
+    from oncelog.admin.transactions.cluster_scan import (
+        HangingRow,
+        OpenTransaction,
+        Scan,
+        Scope,
+        find_hanging,
+        partitions_of,
+        scan,
+    )
     from oncelog.admin.transactions.ending import EndedTransaction, EndPlan, end_stored, plan_end
     from oncelog.admin.transactions.explanations import Explanation, explain_group, explain_id, explain_topic
-    from oncelog.admin.transactions.producers import ProducerRow, describe_producers
+    from oncelog.admin.transactions.history.recent_ends import RecentEnds, read_recent_ends
+    from oncelog.admin.transactions.history.unused_ids import IdCensus, unused_ids
+    from oncelog.admin.transactions.producers import ProducerRow, Producers, describe_producers
     from oncelog.admin.transactions.stored_identity import EndAction, IdentityState
-    from oncelog.admin.transactions.termination import Terminated, force_terminate
+    from oncelog.admin.transactions.termination import Fenced, Terminated, fence_producers, force_terminate
     from oncelog.admin.transactions.transactional_ids import (
+        Described,
         ListFilter,
         Listing,
         TransactionRow,
@@ -37,16 +48,21 @@ if TYPE_CHECKING:
 
 _ELSEWHERE: Final = {
     "Aborted": ".abort_marker",
+    "Described": ".transactional_ids",
     "EndAction": ".stored_identity",
     "EndPlan": ".ending",
     "EndedTransaction": ".ending",
     "Explanation": ".explanations",
+    "Fenced": ".termination",
     "HangingRow": ".cluster_scan",
+    "IdCensus": ".history.unused_ids",
     "IdentityState": ".stored_identity",
     "ListFilter": ".transactional_ids",
     "Listing": ".transactional_ids",
     "OpenTransaction": ".cluster_scan",
     "ProducerRow": ".producers",
+    "Producers": ".producers",
+    "RecentEnds": ".history.recent_ends",
     "Scan": ".cluster_scan",
     "Scope": ".cluster_scan",
     "StoredTransaction": "oncelog.client.machine.transaction_values",
@@ -55,6 +71,7 @@ _ELSEWHERE: Final = {
     "Unanswered": ".broker_requests",
     "Verdict": "oncelog.base.transaction_verdicts",
     "abort": ".abort_marker",
+    "abort_transaction": ".abort_marker",
     "audit_file": ".audit_trail",
     "describe_producers": ".producers",
     "describe_transaction": ".transactional_ids",
@@ -63,26 +80,35 @@ _ELSEWHERE: Final = {
     "explain_group": ".explanations",
     "explain_id": ".explanations",
     "explain_topic": ".explanations",
+    "fence_producers": ".termination",
     "find_hanging": ".cluster_scan",
     "find_one": ".abort_marker",
     "force_terminate": ".termination",
     "list_transactions": ".transactional_ids",
+    "partitions_of": ".cluster_scan",
     "plan_end": ".ending",
+    "read_recent_ends": ".history.recent_ends",
     "scan": ".cluster_scan",
+    "unused_ids": ".history.unused_ids",
 }
 
 __all__ = [
     "Aborted",
+    "Described",
     "EndAction",
     "EndPlan",
     "EndedTransaction",
     "Explanation",
+    "Fenced",
     "HangingRow",
+    "IdCensus",
     "IdentityState",
     "ListFilter",
     "Listing",
     "OpenTransaction",
     "ProducerRow",
+    "Producers",
+    "RecentEnds",
     "Scan",
     "Scope",
     "StoredTransaction",
@@ -91,6 +117,7 @@ __all__ = [
     "Unanswered",
     "Verdict",
     "abort",
+    "abort_transaction",
     "audit_file",
     "describe_producers",
     "describe_transaction",
@@ -99,12 +126,16 @@ __all__ = [
     "explain_group",
     "explain_id",
     "explain_topic",
+    "fence_producers",
     "find_hanging",
     "find_one",
     "force_terminate",
     "list_transactions",
+    "partitions_of",
     "plan_end",
+    "read_recent_ends",
     "scan",
+    "unused_ids",
 ]
 
 __getattr__ = lazy_names(__name__, _ELSEWHERE)

@@ -170,6 +170,29 @@ def _recheck(cluster: Cluster, transaction: OpenTransaction, min_age_ms: int | N
 
 
 @operation
+def abort_transaction(
+    cluster: Cluster,
+    partition: TopicPartition,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int = 0,
+) -> Program[None]:
+    """Write an abort marker without any check, as Java's ``Admin.abortTransaction``: :func:`abort` looks first.
+
+    The values are those of ``describe_producers``. Raises BrokerRefused and UnknownTopic.
+    """
+    marker = WritableTxnMarker(
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transaction_result=False,
+        topics=[WritableTxnMarkerTopic(name=partition.topic, partition_indexes=[partition.partition])],
+        coordinator_epoch=max(0, coordinator_epoch),
+    )
+    yield from _send_marker(cluster, marker, partition, (yield from cluster.leader(partition)))
+
+
+@operation
 def write_abort_marker(cluster: Cluster, transaction: OpenTransaction, *, ends_live: bool = False) -> Program[None]:
     """Step 3, without any check: send the marker to the leader. An oncelog leader ends a live transaction only with
     ``ends_live``. Raises BrokerRefused and what ``request`` raises.
@@ -189,14 +212,17 @@ def write_abort_marker(cluster: Cluster, transaction: OpenTransaction, *, ends_l
         start_offset=transaction.start_offset,
         ends_live=ends_live,
     )
-    answer = yield from cluster.request(WriteTxnMarkersRequest(markers=[marker]), broker=producer.leader)
+    yield from _send_marker(cluster, marker, transaction.topic_partition, producer.leader)
+
+
+def _send_marker(cluster: Cluster, marker: WritableTxnMarker, partition: TopicPartition, leader: int) -> Program[None]:
+    answer = yield from cluster.request(WriteTxnMarkersRequest(markers=[marker]), broker=leader)
     for result in answer.markers:
         for topic in result.topics:
-            for partition in topic.partitions:
-                code = partition.error_code
+            for written in topic.partitions:
+                code = written.error_code
                 if code:
-                    meaning = _MEANINGS.get(code) or explain(code)
-                    raise BrokerRefused(code, f"marker for {transaction.topic_partition}", meaning)
+                    raise BrokerRefused(code, f"marker for {partition}", _MEANINGS.get(code) or explain(code))
 
 
 def _watch_stable_offset(cluster: Cluster, transaction: OpenTransaction) -> Program[Aborted]:

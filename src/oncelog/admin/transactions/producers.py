@@ -56,8 +56,8 @@ _ONE_BYTE: Final = 0x80
 class ProducerRow:
     """A producer that a partition's leader remembers, with the field names of ``--json``.
 
-    ``start_offset`` is None without an open transaction; ``last_timestamp_ms`` is of the last record. ``found`` is the
-    broker's verdict (``base.transaction_verdicts``).
+    ``leader`` is the broker that answered. ``start_offset`` is None without an open transaction; ``last_timestamp_ms``
+    is of the last record. ``found`` is the broker's verdict (``base.transaction_verdicts``).
     """
 
     topic: str
@@ -92,31 +92,37 @@ def describe_producers(
     partitions: Iterable[TopicPartition],
     *,
     open_only: bool = False,
+    broker: int | None = None,
     progress: Progress = no_progress,
 ) -> Program[Producers]:
-    """Producers of partitions in the client's view; with ``open_only`` those with an open transaction."""
+    """Producers of partitions; with ``open_only`` those with an open transaction. ``broker`` answers for its replicas
+    instead of the leaders.
+    """
     rows: list[ProducerRow] = []
     unanswered: list[Unanswered] = []
     failed: set[TopicPartition] = set()
     to_query = list(partitions)
     total = len(to_query)
+    if broker is None and any(cluster.view.partition(partition) is None for partition in to_query):
+        yield from cluster.metadata({partition.topic for partition in to_query})
     for attempt in range(2):
-        led, leaderless = leaders(cluster, to_query)
+        led, leaderless = leaders(cluster, to_query) if broker is None else ({broker: to_query}, [])
         unanswered += leaderless
         failed.update(set(to_query).difference(*led.values()) if leaderless else ())
         to_query = []
         answers = yield from _answers(cluster, led, progress)
-        for (broker, part), answer in answers:
+        for (queried, part), answer in answers:
             if isinstance(answer, Unanswered):
                 unanswered.append(answer)
                 failed.update(part)
                 continue
-            refused = _add_answers(answer, broker, rows, open_only=open_only)
+            refused = _add_answers(answer, queried, rows, open_only=open_only)
             # Rule 1: only the first answer is followed to another leader.
-            moved = [partition for partition, code in refused.items() if attempt == 0 and _may_have_moved(code)]
+            may_follow = attempt == 0 and broker is None
+            moved = [partition for partition, code in refused.items() if may_follow and _may_have_moved(code)]
             to_query += moved
             final = {partition: code for partition, code in refused.items() if partition not in moved}
-            unanswered += refusals(final, broker)
+            unanswered += refusals(final, queried)
             failed.update(final)
         if not to_query:
             break

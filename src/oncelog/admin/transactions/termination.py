@@ -8,6 +8,7 @@ commit it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +21,7 @@ from oncelog.base.notation.shell_words import argument
 from oncelog.base.units import MINUTE_MS, SECOND_MS
 from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.client.programs import TRANSACTION_KEY, Cluster, Program, operation
-from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
+from oncelog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 FENCES: Final = "its producer, if it is alive, is fenced and has to be started again"
 UNDECIDES: Final = "it takes part in two-phase commit, and is aborted even if it was decided outside to commit it"
@@ -78,6 +79,32 @@ def force_terminate(
     return Terminated(before, after, True, bounds)
 
 
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """The present identity of an id; producers with an earlier one are refused."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+@operation
+def fence_producers(cluster: Cluster, transactional_ids: Iterable[str]) -> Program[list[Fenced]]:
+    """Fence the producers of ids, and abort their open transactions. Unknown ids are created. Raises BrokerRefused."""
+    fenced = []
+    for name in dict.fromkeys(transactional_ids):
+        deadline, response = cluster.now_ms() + TIMEOUT_MS, None
+        for attempt in range(1 << 30):
+            response = yield from _initialize(cluster, name, _FALLBACK_TIMEOUT_MS)
+            if response is not None or cluster.now_ms() >= deadline:
+                break
+            yield from cluster.pause(attempt)
+        if response is None:
+            raise BrokerRefused(ErrorCode.CONCURRENT_TRANSACTIONS, f"transactional id {name!r}")
+        fenced.append(Fenced(name, response.producer_id, response.producer_epoch))
+    return fenced
+
+
 def _terminated(cluster: Cluster, before: TransactionRow, deadline: int) -> Program[TransactionRow]:
     """Request new epochs until nothing is open. A coordinator still at it answers CONCURRENT_TRANSACTIONS."""
     name = before.transactional_id
@@ -86,7 +113,7 @@ def _terminated(cluster: Cluster, before: TransactionRow, deadline: int) -> Prog
     initialized = False
     for attempt in range(1 << 30):
         if not initialized:
-            initialized = yield from _initialize(cluster, name, own_ms)
+            initialized = (yield from _initialize(cluster, name, own_ms)) is not None
         row = yield from describe_transaction(cluster, name)
         if initialized and not row.is_open:
             return row
@@ -99,17 +126,16 @@ def _terminated(cluster: Cluster, before: TransactionRow, deadline: int) -> Prog
     raise AssertionError("unreachable")
 
 
-def _initialize(cluster: Cluster, name: str, timeout_ms: int) -> Program[bool]:
-    """Send one InitProducerId. Returns False if the coordinator is still ending the transaction."""
+def _initialize(cluster: Cluster, name: str, timeout_ms: int) -> Program[InitProducerIdResponse | None]:
+    """Send one InitProducerId. Returns None if the coordinator is still ending the transaction."""
     message = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms)
 
-    def attempt() -> Program[int]:
+    def attempt() -> Program[InitProducerIdResponse]:
         coordinator = yield from cluster.coordinator(name, TRANSACTION_KEY)
         response = yield from cluster.request(message, broker=coordinator)
-        code = response.error_code
-        if code in (ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS):
-            return code
-        raise BrokerRefused(code, f"transactional id {name!r}")
+        if response.error_code in (ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS):
+            return response
+        raise BrokerRefused(response.error_code, f"transactional id {name!r}")
 
-    code = yield from cluster.retrying(attempt)
-    return code == ErrorCode.NONE
+    response = yield from cluster.retrying(attempt)
+    return response if response.error_code == ErrorCode.NONE else None

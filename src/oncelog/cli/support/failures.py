@@ -21,10 +21,15 @@ EXTRAS: Final = {
     "deltalake": "delta",
     "pyiceberg": "iceberg",
     "sqlalchemy": "iceberg",
+    "pandas": "spark",
     "cryptography": "security",
+    "jwt": "security",
+    "kazoo": "cluster",
+    "puresasl": "cluster",
     "jinja2": "console",
     "starlette": "console",
     "uvicorn": "console",
+    "matplotlib": "plots",
 }
 """The extra that brings a package, of those that commands need."""
 

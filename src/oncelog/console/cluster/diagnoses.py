@@ -81,11 +81,11 @@ class Diagnoses:
                 raise self._error or ClusterSlow("the first look at the whole cluster is not done yet; try again")
             return self._diagnosis(self._report)
 
-    def peek(self) -> Diagnosis | None:
+    def peek(self, first_s: float = PEEK_S) -> Diagnosis | None:
         """The last diagnosis, for a page that is useful without; None before the first, after a short wait."""
         with self._changed:
             self._begin(at_once=self._report is None and not self._has_just_failed(0))
-            self._changed.wait_for(lambda: not self._is_running, BRIEF_S if self._report is not None else PEEK_S)
+            self._changed.wait_for(lambda: not self._is_running, BRIEF_S if self._report is not None else first_s)
             if self._report is None:
                 return None
             return self._diagnosis(self._report)

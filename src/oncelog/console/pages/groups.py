@@ -28,6 +28,7 @@ from oncelog.base.ids import TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.console.admission.gate import Permit
 from oncelog.console.changes.audited_changes import Changes, partition_of, reset_plan
+from oncelog.console.cluster.diagnoses import PEEK_S
 from oncelog.console.metrics.lag_trends import trend_of
 from oncelog.console.page import PageRequest
 from oncelog.console.query import BadQuery, Query
@@ -42,6 +43,7 @@ SORTS: Final = ("name", "readable", "lag", "members", "rate")
 TARGETS: Final = ("earliest", "latest", "current", "offset", "timestamp_ms", "shift")
 MAX_PLAN_LENGTH: Final = 200_000
 MAX_MEMBERS: Final = 100
+FIRST_WAIT_S: Final = 0.25  # The first page is there at once; it gets the lags a second later.
 SPARK_MS: Final = 900_000
 HISTORY_MS: Final = 3_600_000
 MAX_ASSIGNED: Final = 20  # Partitions named per member; the others are counted.
@@ -58,7 +60,11 @@ def read_all(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
         and group_type.lower() in ("", row.group_type.lower())
     ]
     sort = query.choice("sort", SORTS)
-    diagnosis = None if page_request.diagnoses is None else page_request.diagnoses.peek()
+    diagnosis = (
+        None
+        if page_request.diagnoses is None
+        else page_request.diagnoses.peek(PEEK_S if page_request.as_json else FIRST_WAIT_S)
+    )
     lags = {} if diagnosis is None else {group.group: group for group in diagnosis.report.groups}
     rates = {} if diagnosis is None else diagnosis.rates
     listed = [_listed(row, lags.get(row.group), rates.get(row.group)) for row in rows]
@@ -73,6 +79,7 @@ def read_all(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
         "types": GROUP_TYPES,
         "sorts": SORTS,
         "age_ms": None if diagnosis is None else int(diagnosis.age_s * 1000),
+        "renew_s": 1 if diagnosis is None else 5,
     }
 
 

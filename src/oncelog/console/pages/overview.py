@@ -9,6 +9,7 @@ from oncelog.base.transaction_verdicts import Verdict
 from oncelog.console.page import PageRequest
 from oncelog.console.rendering import one_page
 
+FIRST_WAIT_S: Final = 0.25
 MAX_NAMES: Final = 5  # Groups and partitions named on a line; the others are counted.
 TILES: Final = (
     ("hanging", "hanging", "bad", "/transactions?verdict=hanging"),
@@ -28,6 +29,9 @@ TILES: Final = (
 
 def read(page_request: PageRequest) -> Mapping[str, Any]:
     assert page_request.diagnoses is not None
+    if not page_request.as_json and page_request.diagnoses.glance(FIRST_WAIT_S) == (None, None):
+        # The first page is there at once; it asks again a second later.
+        return {"counts": None, "renew_s": 1}
     diagnosis = page_request.diagnoses.current()
     report = diagnosis.report
     status = report.status

@@ -157,6 +157,9 @@ def test_a_quota_is_set_as_previewed(secured: Broker, changer: TestClient, tmp_p
         assert [(row.entity, dict(row.values)) for row in rows] == [
             ((("client-id", "etl"), ("user", "dan")), {"producer_byte_rate": 2048})
         ]
+    listed = changer.get("/security/quotas").text
+    assert "/security/quota?user=dan&amp;client_id=etl&amp;key=producer_byte_rate&amp;value=2048" in listed
+    assert "/security/quota?default_client_id=1&amp;key=consumer_byte_rate&amp;value=1048576" in listed
     removed = chosen | {"value": ""}
     assert changer.post("/security/quota/set", params=removed, data=form | {"was": "2048"}).status_code == 200
     assert changer.get("/security/quotas.json?kind=user").json()["quotas"]["rows"] == []

@@ -69,6 +69,7 @@ class RecentEnds:
 
 @operation
 def read_recent_ends(cluster: Cluster, *, window_ms: int = WINDOW_MS) -> Program[RecentEnds]:
+    """Ends of transactions within ``window_ms``, of ids with an abort at the time-out."""
     since_ms = cluster.environment.wall_ms() - window_ms
     try:
         topics = yield from cluster.metadata([TRANSACTION_STATE])
