@@ -32,7 +32,8 @@ def comparison_findings(
 ) -> Iterator[Finding]:
     """``elsewhere``: offsets of rows in the quarantine."""
     offsets = rows.offsets.get(partition, EMPTY)
-    judged = offsets.within(Runs.of((log.start, _NO_END)))
+    # A log that was not read to its end says nothing about later rows.
+    judged = offsets.within(Runs.of((log.start, max(log.start, log.end - 1) if log.caveat else _NO_END)))
     sides = (
         ("aborted-rows", judged.within(log.aborted), "belong to aborted transactions"),
         ("open-rows", judged.within(log.open), "belong to transactions that are still open"),

@@ -38,7 +38,8 @@ class TableRows:
         """The first files that have a row at an offset, by reading those that may."""
         names: list[str] = []
         for index, at, first, last in self.extents:
-            if at != partition or not first <= offset <= last or len(names) == _MOST_FILES:
+            is_candidate = at == partition and first <= offset <= last and self.paths[index] not in names
+            if not is_candidate or len(names) == _MOST_FILES:
                 continue
             batches = self.history.read_file(self.paths[index])
             if any(offset in values for place, values in _by_partition(batches, self) if place == partition):

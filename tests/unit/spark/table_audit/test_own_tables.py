@@ -72,6 +72,20 @@ def test_a_log_directory_tells_committed_rows_from_others(kind: str, tmp_path: P
     assert invoke(arguments) == 2
 
 
+def test_a_log_that_is_damaged_says_nothing_about_later_rows(tmp_path: Path) -> None:
+    log = Log(tmp_path / "data", "t")
+    for sequence in range(4):
+        log.data(9, sequence=sequence, transactional=False, count=1)
+    log.write()
+    segment = log.file()
+    data = segment.read_bytes()
+    segment.write_bytes(data[: len(data) // 2] + bytes(len(data) - len(data) // 2))
+    lake("delta", tmp_path / "t").load(FakeLog({("t", 0): [b"v"] * 4}))
+    result = audited(history("delta", tmp_path / "t"), topics=Topics(plan=plan([tmp_path / "data"])))
+    assert kinds(result) == []
+    assert len(result.caveats) == 1
+
+
 def test_iceberg_files_outside_their_commit_and_a_gap(tmp_path: Path) -> None:
     table, log = lake("iceberg", tmp_path / "t"), log_of(20)
     table.load(log)
