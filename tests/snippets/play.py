@@ -114,7 +114,9 @@ def _lines(blocks: Sequence[Block], stage: Stage, logs: Path) -> Iterator[str]:
         else:
             for line in text.replace("\\\n", " ").splitlines():
                 if not any(part in line for part in stage.left_out):
-                    yield f"begin {line}\n" if _UNTIL_STOPPED.match(line) else f"{line}\n"
+                    # A function would run in a shell of its own, which a signal ends without its program.
+                    program = re.sub(r"^python ", '"$PYTHON" ', line)
+                    yield f"begin {program}\n" if _UNTIL_STOPPED.match(line) else f"{line}\n"
 
 
 def _program(block: Block, text: str, stage: Stage, logs: Path) -> str:
