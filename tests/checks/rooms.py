@@ -57,7 +57,7 @@ def floors(rows: Mapping[str, list[str]], top: str = "cli", bottom: str = "base"
 def picture() -> str:
     """The floors, and a table of the rooms."""
     rows = contracts()["oncelog"]
-    lines = ["```"]
+    lines = ["```text"]
     lines += [f"{floor:>2}  {'   '.join(rooms)}" for floor, rooms in reversed([*enumerate(floors(rows))])]
     lines += ["```", "", "| room | what it is | may import, beside `base` |", "|---|---|---|"]
     for room, allowed in rows.items():

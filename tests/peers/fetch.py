@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from tests.packages.tools import ACTIONLINT, PROMTOOL
 from tests.peers.clients.foreign import GO_CLIENTS, KAFKAJS_CLIENT
 from tests.peers.jars import (
     ECOSYSTEM,
@@ -46,6 +47,8 @@ SUPPLIES: Final[dict[str, Supply]] = {
     "spark-avro": SPARK_AVRO,
     "go": GO_CLIENTS,
     "kafkajs": KAFKAJS_CLIENT,
+    "promtool": PROMTOOL,
+    "actionlint": ACTIONLINT,
 }
 """By the name that the marker ``peer`` takes."""
 REPORT_EVERY_S: Final = 5.0

@@ -265,6 +265,7 @@ def _of_cluster(directory: Path) -> Iterator[Stage]:
         before={
             "oncelog serve --config oncelog-cluster": healthy + ended(2, "KILL"),
             "oncelog cluster adopt oncelog-data\noncelog cluster up": f"{healthy}stop\nrm -r oncelog-cluster\n{single}",
+            "--brokers 1,2,3 --replication-factor 3 --wait": healthy,
             "$ oncelog cluster status": healthy + ended(2, "KILL"),
             "--brokers 1,2,3 --wait\n": f"begin oncelog serve --config oncelog-cluster/broker-2.properties\n{healthy}",
             "oncelog cluster decommission 3 --dry-run": "oncelog topic reassign --topic flights --brokers 1,2 "

@@ -9,14 +9,15 @@ import pytest
 from starlette.testclient import TestClient
 
 from oncelog.console.pages import groups, overview
-from oncelog.console.records import decoding
+from oncelog.console.records import decoding, merged_records
 from oncelog.testing.broker import Broker
 from tests.unit.console.visits import visiting
 
 
 @pytest.fixture(autouse=True)
 def patient_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that is busy with other tests decodes late; the bounds of time are tests of their own."""
+    """A machine that is busy with other tests reads and decodes late; the bounds of time are tests of their own."""
+    monkeypatch.setattr(merged_records, "TIME_MS", 120_000)
     monkeypatch.setattr(decoding, "ANSWER_S", 10.0)
     monkeypatch.setitem(decoding.Decoder.__init__.__kwdefaults__, "budget_s", 120.0)
 

@@ -121,6 +121,26 @@ def test_work_of_the_console_returns_to_the_cluster_it_came_from(two: TestClient
     assert two.post("/c/live/tasks/audit/cancel", data={"token": token, "key": "none"}).status_code == 404
 
 
+@pytest.mark.slow
+def test_a_cluster_with_a_login_stands_beside_one_without(broker: Broker, tmp_path: Path) -> None:
+    secret = "scram-secret-of-the-reader"
+    with Broker(security="scram") as secured:
+        secured.add_user("reader", secret)
+        config = secured.client_config("reader", java=True)
+        file = tmp_path / "secured.properties"
+        file.write_text("".join(f"{key}={value}\n" for key, value in config.items()))
+        named = (f"secured={secured.bootstrap_servers}", f"plain={broker.bootstrap_servers}")
+        with visiting("", clusters=clusters_of(named, (f"secured={file}",), ())) as visitor:
+            for name in ("secured", "plain"):
+                assert visitor.get(f"/c/{name}/topics").status_code == 200, name
+            wait_until(
+                lambda: all(row["age_ms"] is not None for row in visitor.get("/clusters.json").json()["rows"]),
+                "a diagnosis of both",
+            )
+            texts = [visitor.get(path).text for path in ("/clusters", "/clusters.json", "/c/secured/overview")]
+    assert not [text for text in texts if secret in text]
+
+
 def test_one_named_cluster_keeps_the_addresses_of_one() -> None:
     (own,) = Settings("", clusters=(NamedCluster("only", NOWHERE),)).by_cluster()
     assert (own.prefix, own.cluster, own.bootstrap) == ("", "only", NOWHERE)

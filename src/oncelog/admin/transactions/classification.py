@@ -31,6 +31,8 @@ from oncelog.base.units import MINUTE_MS
 
 CHANGING: Final = "it is changing just now, look again"
 """The doubt if the leader's second answer differs."""
+OR_LOST: Final = ", or it was lost"
+"""A scan does not look for the marker; ``explain`` does, and leaves this out."""
 _COMPLETE_STATES: Final = frozenset({"CompleteCommit", "CompleteAbort"})
 
 
@@ -144,8 +146,8 @@ def _ended(row: TransactionRow) -> str:
     if row.state in _COMPLETE_STATES:
         end = "committed" if row.state == "CompleteCommit" else "aborted"
         return (
-            f"the coordinator has {end} {named} and written all its markers; these records came after the marker, or "
-            "it was lost"
+            f"the coordinator has {end} {named} and written all its markers; these records came after the marker"
+            f"{OR_LOST}"
         )
     if row.state in DECIDED_STATES:
         return f"the coordinator is ending {named} ({row.state}) and has no marker left to write here"

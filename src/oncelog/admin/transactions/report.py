@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from oncelog.admin.transactions.blocked_groups import GroupBehind
+from oncelog.admin.transactions.classification import OR_LOST
 from oncelog.admin.transactions.cluster_scan import OpenTransaction
 from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.admin.transactions.history.lost_markers import LostMarker
@@ -72,7 +73,8 @@ def held_sentences(held: Held) -> list[str]:
         sentences.append("It has moved on while it was being looked at; what follows is the first one open now.")
     sentences.append(_owner_sentence(holder, held.now_ms))
     if held.lost is None:
-        sentences.append(f"{holder.reason}{_by_its_coordinator(holder, held.now_ms)}.")
+        reason = holder.reason.replace(OR_LOST, "")
+        sentences.append(f"{reason}{_by_its_coordinator(holder, held.now_ms)}.")
     else:
         sentences += held.lost.sentences
     sentences.append(_verdict(holder))

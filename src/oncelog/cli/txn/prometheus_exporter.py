@@ -53,7 +53,7 @@ class Exporter(Collector):
         with self._lock:
             scan, seconds, scanned_at = self._scan, self._seconds, self._scanned_at
             scans, failures = self._scans, self._failures
-        # Names with "look" are those before 0.1; they go after one release.
+        # Names with "look" are those before 0.1; removed in 0.2.
         for name in ("oncelog_txn_scans", "oncelog_txn_looks"):
             yield CounterMetricFamily(name, "Scans of the cluster.", value=scans)
         for name in ("oncelog_txn_failed_scans", "oncelog_txn_failed_looks"):

@@ -76,11 +76,13 @@ def read(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
         return row_of(partition, record, selected["key_format"], selected["value_format"], decoder)
 
     merged = merged_records(client, windows, record_filter, selected["count"], show, newest=is_newest)
-    slice_ = _slice(merged, windows, whole, is_newest)
+    partitions = len(client.topic(selected["topic"]).partitions)
+    is_single = partitions == 1 or selected["partition"] is not None
+    slice_ = _slice(merged, windows, whole, is_newest, is_single)
     return shown | {
-        "partitions": len(client.topic(selected["topic"]).partitions),
+        "partitions": partitions,
         "slice": slice_,
-        "has": _columns(slice_["records"], len(windows.start)),
+        "has": _columns(slice_["records"], is_single),
         "limits": {"read_bytes": READ_BYTES, "time_ms": TIME_MS},
         "is_filtered": bool(record_filter),
         "understood": windows.understood,
@@ -111,13 +113,13 @@ def is_newest_first(query: Query) -> bool:
     return not (query.text("group") or (start and not _is_time(start)))
 
 
-def _slice(merged: MergedRecords, windows: Windows, whole: Windows, is_newest: bool) -> dict[str, Any]:
+def _slice(merged: MergedRecords, windows: Windows, whole: Windows, is_newest: bool, is_single: bool) -> dict[str, Any]:
     rows = [
         listed.shown | {"partition": listed.partition.partition, "state": listed.record.state}
         for listed in merged.records
     ]
     numbers: dict[str, Any] = dict.fromkeys(("start", "next_offset", "log_start", "last_stable_offset", "end_offset"))
-    if len(windows.start) == 1:
+    if is_single and windows.start:
         (partition,) = windows.start
         low, high = merged.remaining[partition]
         numbers = {
@@ -138,10 +140,10 @@ def _slice(merged: MergedRecords, windows: Windows, whole: Windows, is_newest: b
     }
 
 
-def _columns(rows: list[dict[str, Any]], partitions: int) -> dict[str, bool]:
+def _columns(rows: list[dict[str, Any]], is_single: bool) -> dict[str, bool]:
     """The columns that are not empty. Producers matter in transactions; an open record names others' too."""
     return {
-        "partition": partitions > 1,
+        "partition": not is_single,
         "state": any(row["state"] != PLAIN or row["note"] for row in rows),
         "key": any(row["key"].text is not None and row["state"] != MARKER for row in rows),
         "header": any(row["headers"] for row in rows),

@@ -29,7 +29,8 @@ from oncelog.console.rendering import ROWS_A_PAGE, one_page
 
 MAX_ID_LENGTH: Final = 32_767
 _LISTING_S: Final = 2.0
-_ONE_LIST: Final = threading.Lock()  # A response with a million ids takes tens of MB: one is read at a time.
+_ONE_LIST: Final[dict[str, threading.Lock]] = {}
+"""Locks by the prefix of a cluster: a response with a million ids takes tens of MB, so one is read at a time."""
 _ORDER: Final = (Verdict.HANGING, Verdict.SUSPECTED, Verdict.TWO_PHASE, Verdict.LIVE)
 
 
@@ -124,13 +125,14 @@ def read_id(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
     state, pattern = query.text("state"), query.text("pattern")
     list_filter = ListFilter((state,) if state else (), pattern=pattern or None)
     after, before = query.long("after", MAX_ID_LENGTH), query.long("before", MAX_ID_LENGTH)
-    if not _ONE_LIST.acquire(timeout=_LISTING_S):
+    one_list = _ONE_LIST.setdefault(page_request.settings.prefix, threading.Lock())
+    if not one_list.acquire(timeout=_LISTING_S):
         raise ClusterSlow("another list of transactional ids is being read; try again")
     answer_ms = int(IDS_PATIENCE_S * 1000)
     try:
         ids = page_of_ids(client, list_filter, count=ROWS_A_PAGE, after=after, before=before, answer_ms=answer_ms)
     finally:
-        _ONE_LIST.release()
+        one_list.release()
     return {
         "id": None,
         "ids": {"rows": ids.rows, "total": ids.total, "ahead": ids.ahead, "has_more": ids.has_more},

@@ -144,7 +144,8 @@ class _Merge:
         self._count, self._show, self._newest = count, show, newest
         lanes = max(1, len(windows.start))
         self._keep = max(1, min(count, MAX_CANDIDATES // lanes))
-        step = min(self._keep, 2 + -(-count // lanes))
+        # The newest batch of each partition tells how much one of the next chunks may hold.
+        step = 1 if newest else min(self._keep, 2 + -(-count // lanes))
         self._lanes = [
             _Lane(partition, start, windows.until[partition], windows.bounds[partition].last_stable_offset, step)
             for partition, start in sorted(windows.start.items())

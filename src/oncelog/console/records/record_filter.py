@@ -9,7 +9,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Final, NamedTuple, Protocol
 
 from oncelog.base.notation import json_text
-from oncelog.base.units import MIB
+from oncelog.base.units import KIB, MIB
 from oncelog.console.formats.wire_format import VALUE, framed
 from oncelog.records.record import Record
 
@@ -20,6 +20,7 @@ PLACES: Final = ("anywhere", "key", "value", "header")
 EQUALS: Final = "="
 DIFFERS: Final = "!="
 CONTAINS: Final = "~"
+_PIECE: Final = 256 * KIB
 MAX_JSON_BYTES: Final = MIB  # A larger value is not parsed, and has no fields.
 _ASCII: Final = re.compile(rb"[\x00-\x7f]+")
 _NUMBER: Final = re.compile(r"-?[0-9.]+(?:[eE][+-]?[0-9]+)?")
@@ -86,7 +87,10 @@ class TextIn:
             return self.content in data
         if self.content.isascii():
             return self.content.lower() in data.lower()
-        return _folded(self.content) in _folded(data)
+        folded_text = _folded(self.content)
+        # In pieces: text may take many times the memory of its bytes. A letter has at most four of them.
+        overlap = 4 * len(folded_text) + 8
+        return any(folded_text in _folded(data[at : at + _PIECE + overlap]) for at in range(0, len(data), _PIECE))
 
 
 @dataclass(frozen=True, slots=True)

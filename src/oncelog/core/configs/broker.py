@@ -163,7 +163,7 @@ def parse_broker_config(settings: Mapping[str, str]) -> tuple[BrokerConfig, list
         elif has_no_effect(key.name):
             warnings.append(f"{name} has no effect here")
         elif key.replaced_by is not None:
-            warnings.append(f"{name} is deprecated; use {key.replaced_by}")
+            warnings.append(f"{name} is deprecated and will be removed in 0.2; use {key.replaced_by}")
     return BrokerConfig(settings), warnings
 
 

@@ -73,7 +73,7 @@ class ConfigKey(NamedTuple):
     may_repeat: bool = False
     """True for a list that keeps repeated elements; other lists drop them (KIP-1161)."""
     replaced_by: str | None = None
-    """The new name of a deprecated key, which works for one release with a warning."""
+    """The new name of a deprecated key, which works until 0.2 with a warning."""
     documentation: str = ""
     """For our own keys; ``keys.documentation_of`` covers Apache Kafka's."""
 

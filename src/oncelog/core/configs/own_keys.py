@@ -33,7 +33,9 @@ def super_users_of(text: str) -> frozenset[str]:
 def _renamed(old_name: str, key: ConfigKey, documentation: str) -> tuple[ConfigKey, ConfigKey]:
     """A key and its deprecated name, which still sets it and is listed only if it is set."""
     old = key._replace(name=old_name, internal=True, replaced_by=key.name)
-    return key._replace(synonym=old_name).documented(documentation), old.documented(f"Deprecated: use {key.name}.")
+    return key._replace(synonym=old_name).documented(documentation), old.documented(
+        f"Deprecated, removed in 0.2: use {key.name}."
+    )
 
 
 OWN_KEYS: Final = (

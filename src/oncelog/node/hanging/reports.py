@@ -119,7 +119,7 @@ def self_abort(
         "verdict": finding.reported_as,
         "reason": finding.reason,
         "hanging_since_ms": found_ms,
-        # The name of this field before 0.1; it goes after one release.
+        # The name of this field before 0.1; removed in 0.2.
         "orphaned_since_ms": found_ms,
     }
     actor: dict[str, Value] = {"principal": None, "client_id": None, "host": None, "broker": True}

@@ -104,7 +104,7 @@ def _of_the_watch(node: Node) -> Iterator[Metric]:
     )
     for verdict in REPORTED:
         opened.add_metric([verdict], now.get(verdict, 0))
-    # The name of hanging transactions before 0.1, kept for dashboards; to be removed after one release.
+    # The name of hanging transactions before 0.1, kept for dashboards; removed in 0.2.
     opened.add_metric(["orphaned"], now.get(REPORTED_HANGING, 0))
     yield opened
     yield GaugeMetricFamily(
@@ -117,12 +117,12 @@ def _of_the_watch(node: Node) -> Iterator[Metric]:
         ("oncelog_hanging_transactions_aborted", "Hanging transactions aborted by this broker.", watch.aborted),
         (
             "oncelog_orphaned_transactions_found",
-            "Deprecated: use oncelog_hanging_transactions_found_total.",
+            "Deprecated, removed in 0.2: use oncelog_hanging_transactions_found_total.",
             watch.found_count,
         ),
         (
             "oncelog_orphaned_transactions_aborted",
-            "Deprecated: use oncelog_hanging_transactions_aborted_total.",
+            "Deprecated, removed in 0.2: use oncelog_hanging_transactions_aborted_total.",
             watch.aborted,
         ),
         (

@@ -28,7 +28,8 @@ HANGING = OpenTransaction(
     START,
     Verdict.HANGING,
     ReasonCode.ENDED,
-    "The coordinator has committed 'x' and written all its markers; these records came after the marker",
+    "The coordinator has committed 'x' and written all its markers; these records came after the marker, or it was "
+    "lost",
     7_200_000,
     "x",
     2,

@@ -104,6 +104,14 @@ def test_a_needle_passes_over_no_record_that_matches() -> None:
             )
 
 
+def test_long_values_are_compared_in_pieces() -> None:
+    record_filter = parsed(value="GRÜẞE")
+    for before in (0, 255 * 1024 - 3, 256 * 1024 - 5, 256 * 1024 - 1, 256 * 1024, 700_000):
+        value = b"x" * before + "grüsse".encode() + b"y" * 300_000
+        assert record_filter.matches(Record(0, 5, None, value)), before
+    assert not record_filter.matches(Record(0, 5, None, b"x" * 600_000))
+
+
 def test_paths() -> None:
     assert path_of("$.a.b") == path_of("a.b") == ("a", "b")
     assert path_of("a[0]['c d'][\"e\"].f") == ("a", "0", "c d", "e", "f")

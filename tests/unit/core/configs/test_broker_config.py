@@ -253,8 +253,8 @@ def test_a_key_under_its_old_name_sets_the_new_one_and_warns() -> None:
     assert config.get("transaction.hanging.action") == "abort"
     assert config.get("transaction.hanging.grace.ms") == 5
     assert warnings == [
-        "transaction.orphan.action is deprecated; use transaction.hanging.action",
-        "transaction.orphan.grace.ms is deprecated; use transaction.hanging.grace.ms",
+        "transaction.orphan.action is deprecated and will be removed in 0.2; use transaction.hanging.action",
+        "transaction.orphan.grace.ms is deprecated and will be removed in 0.2; use transaction.hanging.grace.ms",
     ]
     assert config.synonyms("transaction.hanging.action")[-1].name == "transaction.orphan.action"
 

@@ -1,0 +1,41 @@
+"""Tools from other registries than PyPI that judge what is packaged; `tests.peers.fetch` gets them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from tests.peers.supply import PeerMissing, Run, Supply
+
+_ACTIONLINT: Final = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12"
+
+
+def _fetch_promtool(place: Path, run: Run) -> None:
+    run(["apt-get", "download", "-o", "APT::Sandbox::User=root", "prometheus"], place)
+    (archive,) = place.glob("prometheus_*.deb")
+    run(["dpkg", "-x", archive.name, "."], place)
+    archive.unlink()
+    if not (place / "usr" / "bin" / "promtool").exists():
+        raise PeerMissing("the package prometheus has no promtool")
+
+
+def _build_actionlint(place: Path, run: Run) -> None:
+    run(["env", f"GOBIN={place.resolve()}", "go", "install", _ACTIONLINT], place)
+
+
+PROMTOOL: Final = Supply(
+    title="promtool",
+    tool="apt-get",
+    registry="Debian's package of Prometheus",
+    folder="promtool",
+    source=lambda: b"prometheus",
+    recipe=_fetch_promtool,
+)
+ACTIONLINT: Final = Supply(
+    title="actionlint",
+    tool="go",
+    registry="Go modules",
+    folder="actionlint",
+    source=_ACTIONLINT.encode,
+    recipe=_build_actionlint,
+)
