@@ -41,7 +41,7 @@ PACKAGES: Mapping[str, str] = {
 BROUGHT: Mapping[str, frozenset[str]] = {
     "cluster": frozenset({"kazoo", "puresasl"}),
     "security": frozenset({"cryptography", "jwt"}),
-    "console": frozenset({"starlette", "uvicorn", "jinja2"}),
+    "console": frozenset({"starlette", "uvicorn", "jinja2", "markupsafe"}),
     "console-formats": frozenset(
         {"starlette", "uvicorn", "jinja2", "fastavro", "msgpack", "google", "pyarrow", "numpy"}
     ),

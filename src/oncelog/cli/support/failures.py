@@ -27,6 +27,7 @@ EXTRAS: Final = {
     "kazoo": "cluster",
     "puresasl": "cluster",
     "jinja2": "console",
+    "markupsafe": "console",
     "starlette": "console",
     "uvicorn": "console",
     "matplotlib": "plots",
