@@ -57,7 +57,7 @@ def test_name_and_password(tabs: Open, broker: Broker, identity: Path, tmp_path:
         answer = wrong.page.goto("/topics")
         assert answer is not None
         assert (answer.status, answer.headers["www-authenticate"].partition(" ")[0]) == (401, "Basic")
-        expect(wrong.page.get_by_role("alert").first).to_have_text("a user name and password are required")
+        expect(wrong.page.get_by_role("alert").first).to_have_text("A user name and password are required.")
         expect(wrong.page.get_by_text(scene.ORDERS)).to_have_count(0)
         assert wrong.axe() == []
         assert wrong.context.cookies() == []
@@ -130,7 +130,7 @@ def test_who_a_proxy_says_it_is(tabs: Open, broker: Broker, identity: Path, tmp_
     with served(broker, identity, login_of("header", "X-Forwarded-User"), tmp_path) as console:
         page = tabs(console.origin, **UNCHECKED).page
         page.goto("/topics")
-        expect(page.get_by_role("alert").first).to_have_text("the proxy in front did not send your user name")
+        expect(page.get_by_role("alert").first).to_have_text("The proxy in front did not send your user name.")
         tab = tabs(console.origin, extra_http_headers={"X-Forwarded-User": "<b>bob</b>"}, **UNCHECKED)
         tab.page.goto("/topics")
         expect(tab.page.locator("header")).to_contain_text("<b>bob</b>")
@@ -182,7 +182,7 @@ def test_pages_of_others_change_and_read_nothing(
     frame = page.frames[1]
     expect(frame.get_by_text(scene.EMPTY)).to_have_count(0)
     page.get_by_role("button", name="A nice picture").click()
-    expect(page.get_by_role("alert").first).to_contain_text("this form was sent by another site's page")
+    expect(page.get_by_role("alert").first).to_contain_text("This form was sent by another site's page")
     last = json.loads(audit_log.read_text("utf-8").splitlines()[-1])
     assert (last["outcome"], last["path"]) == ("refused", "/topics/delete")
     page.goto(f"{console.origin}/topics/one?name={scene.EMPTY}")
