@@ -126,8 +126,8 @@ def _judge_rows(
 ) -> None:
     if history.place is None:
         raise OptionError(
-            f"{history.name} has no columns topic, partition, offset (or _kafka_metadata's), so its rows cannot be "
-            "judged: name such columns with --columns TOPIC,PARTITION,OFFSET"
+            f"{history.name} has no columns topic (a string), partition and offset (integers), nor _kafka_metadata's, "
+            "so its rows cannot be judged: name such columns with --columns TOPIC,PARTITION,OFFSET"
         )
     rows = read_rows(history, result.files, report_progress)
     result.rows_read = True
