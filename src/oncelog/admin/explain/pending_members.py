@@ -64,8 +64,8 @@ def pending_member(facts: GroupFacts, options: str = "") -> Finding | None:
         return None
     sentences = [
         "It is rebalancing (PreparingRebalance), and all its members have joined: none is of the last generation.",
-        f"So its coordinator waits for a member id that it has given out and that no description shows: nothing changed "
-        f"in {duration_text(LOOK_AGAIN_MS)}, longer than the default of group.initial.rebalance.delay.ms (3 s).",
+        f"So its coordinator waits for a member id that it has given out and that no description shows: nothing "
+        f"changed in {duration_text(LOOK_AGAIN_MS)}, more than the default of group.initial.rebalance.delay.ms (3 s).",
         _MEANING,
     ]
     return _finding(
