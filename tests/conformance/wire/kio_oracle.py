@@ -34,6 +34,8 @@ OUR_OWN = {
     "ListTransactionsRequest": {"led_partitions", "leader_epochs"},
     "PartitionData": {"transactional_ids"},
     "ProducerState": {"transactional_id", "verdict"},
+    "TransactionState": {"client_id", "client_host"},
+    "DescribedGroup": {"pending_member_ids", "pending_until_ms", "pending_hosts", "awaited_member_ids"},
     "DescribeAclsRequest": {"with_settings"},
     "DescribeAclsResponse": {"super_users", "allow_everyone"},
 }
