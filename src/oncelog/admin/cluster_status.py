@@ -140,13 +140,13 @@ class Controller(NamedTuple):
 
     @property
     def is_missing(self) -> bool:
-        """True during an election, too."""
+        # True during an election, too.
         return self.is_known and self.node_id is None and (self.is_silent or self.unknown_because is None)
 
 
 NAMED_BY_BROKERS: Final = Controller()
+# A missing controller is looked for again after this time: an election is no fault, nor is one slow broker.
 ELECTION_MS: Final = 3_000
-"""The time after which a missing controller is looked for again: an election is no fault, nor one slow broker."""
 
 
 @operation

@@ -25,8 +25,8 @@ from oncelog.base.transaction_verdicts import DECIDED_STATES, ONGOING_STATE
 from oncelog.base.units import MINUTE_MS, SECOND_MS
 from oncelog.client.programs import Cluster, Program, Sleep
 
+# The markers of a decided transaction may take this time.
 ENDING_MS: Final = 5 * SECOND_MS
-"""The time that the markers of a decided transaction may take."""
 ENDS_FOR_MS: Final = 30 * SECOND_MS
 CENSUS_FOR_MS: Final = 10 * MINUTE_MS
 MOST_DESCRIBED: Final = 1000
@@ -78,7 +78,7 @@ def id_facts(
 def _without_ending(
     cluster: Cluster, rows: Mapping[str, TransactionRow], shown: Collection[str | None]
 ) -> Program[tuple[TransactionRow, ...]]:
-    """The rows without those whose end was under way: a long transaction is decided for a moment, too."""
+    # A long transaction that is just being ended is decided for a moment, too.
     decided = {name for name, row in rows.items() if row.state in DECIDED_STATES and name not in shown}
     if not decided:
         return tuple(rows.values())
@@ -90,8 +90,7 @@ def _without_ending(
 def still_open(
     rows: Mapping[str, TransactionRow], decided: Collection[str], later: Mapping[str, TransactionRow]
 ) -> tuple[TransactionRow, ...]:
-    """The rows, of ``decided`` only those that ``later`` has in the same transaction and state."""
-
+    # The rows, of ``decided`` only those that ``later`` has in the same transaction and state.
     def identity(row: TransactionRow | None) -> tuple[object, ...] | None:
         return None if row is None else (row.state, row.start_ms, row.producer_id)
 

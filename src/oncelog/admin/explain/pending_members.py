@@ -39,7 +39,7 @@ _MEANING: Final = (
 
 
 def look_twice(cluster: Cluster, groups: Sequence[GroupFacts]) -> Program[None]:
-    """Describe those groups again, after a pause, that seem to wait for such an id."""
+    # Describe the groups that seem to wait for such an id again, after a pause.
     suspects = [facts for facts in groups if _seems_to_wait(facts)][:_MOST_SUSPECTS]
 
     def look(facts: GroupFacts) -> Program[None]:
@@ -52,7 +52,7 @@ def look_twice(cluster: Cluster, groups: Sequence[GroupFacts]) -> Program[None]:
 
 
 def pending_member(facts: GroupFacts, options: str = "") -> Finding | None:
-    """The finding of a group that stood still between ``facts.description`` and ``facts.later``."""
+    # Only of a group that stood still between ``facts.description`` and ``facts.later``.
     described, later = facts.description, facts.later
     if later is None or later.state != described.state or not _seems_to_wait(facts):
         return None

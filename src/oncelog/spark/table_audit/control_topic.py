@@ -72,9 +72,8 @@ def control_findings(client: Client, commit: Commit, subject: str) -> Iterator[F
 
 
 def source_offsets(client: Client, subject: str) -> Mapping[TopicPartition, int] | None:
-    """The offsets that the sink's tasks have committed for their source topics; None while they run, for they commit
-    before the coordinator registers their files. Raises ClientError.
-    """
+    """The offsets that the sink's tasks have committed; None while they run. Raises ClientError."""
+    # Tasks commit their offsets before the coordinator registers their files.
     from oncelog.admin.group_descriptions import describe_group
 
     names = sink_names(subject, {str(name) for name in client.all_topics(0)})

@@ -37,7 +37,7 @@ _DAMAGE: Final = (ValueError, TypeError, KeyError, AttributeError, ArithmeticErr
 
 @contextlib.contextmanager
 def naming_damage(place: str) -> Iterator[None]:
-    """Metadata may hold anything; what that makes fail becomes a TableError that names ``place``."""
+    # Metadata may hold anything. An error that comes of it becomes a TableError that names the place.
     try:
         yield
     except _DAMAGE as error:
@@ -78,7 +78,7 @@ PLACES: Final = (
 
 
 def is_place(topic: object, partition: object, offset: object) -> bool:
-    """True if columns of these types, as Iceberg or Delta name them, may hold a record's place."""
+    # Types as Iceberg or Delta name them.
     return str(topic) == "string" and str(partition) in _INTEGERS and str(offset) in _INTEGERS
 
 
