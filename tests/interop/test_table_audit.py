@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.admin.group_descriptions import describe_group
 from oncelog.admin.topics import NewTopic, create_topic, delete_records
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.client.blocking import Client, Committed, Producer
+from oncelog.client.blocking import Client, Committed, GroupConsumer, Producer
 from oncelog.client.blocking.transactions import TransactionalProducer, TransactionSettings
 from oncelog.client.programs.group import commit_offsets
 from oncelog.spark.table_audit.audit import Topics
 from oncelog.spark.table_audit.control_topic import sink_names
 from oncelog.testing import Broker
 from tests.unit.spark.table_audit.tables import CONTROL, GROUP, SinkTable, audited, kinds
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 ORDERS = TopicPartition(TopicName("orders"), 0)
@@ -72,6 +74,20 @@ def test_a_partition_of_which_no_file_was_registered(client: Client, tmp_path: P
     (finding,) = audited(sink.history(), topics=Topics(client=client)).findings.kept
     assert (finding.kind, finding.partition, finding.rows) == ("missing-rows", 1, 1)
     assert "up to the sink's committed offset" in finding.text
+
+
+def test_the_offsets_of_a_running_sink_lead_its_table(client: Client, tmp_path: Path) -> None:
+    """Its tasks commit them before the coordinator registers their files."""
+    sink = SinkTable(tmp_path)
+    sink.commit(6, sink.file(0, 1, 2))
+    commit_offsets(client, GROUP, {ORDERS: Committed(8)})
+    stopped = audited(sink.history(), topics=Topics(client=client))
+    assert [(finding.kind, finding.first_offset) for finding in stopped.findings.kept] == [("missing-rows", 6)]
+    with GroupConsumer(client, GROUP, ["orders"]) as task:
+        wait_until(lambda: task.poll() is not None and bool(describe_group(client, GROUP).members), "its member")
+        running = audited(sink.history(), topics=Topics(client=client))
+    assert kinds(running) == []
+    assert f"the sink of {CONTROL}.{GROUP} runs" in running.caveats[0]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.text import counted
 from oncelog.client.errors import BrokerRefused, ClientError, RequestTimedOut, explain
 from oncelog.client.machine.metadata import TopicInfo
-from oncelog.client.programs import Cluster, Program, operation, raise_for_error
+from oncelog.client.programs import Cluster, Program, Sleep, operation, raise_for_error
 from oncelog.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 
 BrokerState = Literal["up", "fenced", "unreachable", "absent"]
@@ -138,8 +138,15 @@ class Controller(NamedTuple):
     is_silent: bool = False
     """True if no controller answers."""
 
+    @property
+    def is_missing(self) -> bool:
+        # True during an election, too.
+        return self.is_known and self.node_id is None and (self.is_silent or self.unknown_because is None)
+
 
 NAMED_BY_BROKERS: Final = Controller()
+# A missing controller is looked for again after this time: an election is no fault, nor is one slow broker.
+ELECTION_MS: Final = 3_000
 
 
 @operation
@@ -172,6 +179,14 @@ def cluster_status(cluster: Cluster, *, spare: bool = True) -> Program[ClusterSt
 
 
 def _controller(cluster: Cluster) -> Program[Controller]:
+    controller = yield from _present_controller(cluster)
+    if controller.is_missing:
+        yield Sleep(ELECTION_MS)
+        controller = yield from _present_controller(cluster)
+    return controller
+
+
+def _present_controller(cluster: Cluster) -> Program[Controller]:
     try:
         quorum = yield from describe_quorum(cluster)
     except ClientError as error:

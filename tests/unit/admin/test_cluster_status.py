@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any, cast
 
+import pytest
+
+from oncelog.admin import cluster_status
 from oncelog.admin.cluster_status import (
+    ELECTION_MS,
     BrokerStatus,
     ClusterStatus,
     Controller,
@@ -16,9 +21,12 @@ from oncelog.admin.cluster_status import (
     counts_of,
     partition_rows,
 )
+from oncelog.admin.quorum import Quorum
 from oncelog.admin.reassignments import ReassignmentRow
 from oncelog.base.ids import NO_TOPIC_ID, BrokerId, LeaderEpoch, TopicName
+from oncelog.client.errors import RequestTimedOut
 from oncelog.client.machine.metadata import PartitionInfo, TopicInfo
+from oncelog.client.programs import Cluster, Program, Sleep
 
 FULL = PartitionStatus("t", 0, 1, (1, 2, 3), (1, 2, 3), 2)
 
@@ -138,3 +146,32 @@ def test_rows_of_partitions_come_in_order_and_know_of_their_reassignment() -> No
 
 def test_a_reassignment_knows_what_will_be_left() -> None:
     assert ReassignmentRow("t", 0, (4, 2, 3, 1), (4,), (1,)).target == (4, 2, 3)
+
+
+def test_an_election_is_no_lack_of_a_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One leads again after a moment, and one slow broker is no proof."""
+
+    def looked_for(*leaders: int | None) -> tuple[list[Any], Any]:
+        looks = iter(leaders)
+
+        def quorum(cluster: Cluster) -> Program[Quorum]:
+            yield from ()
+            if (leader := next(looks)) == -1:
+                raise RequestTimedOut("no answer")
+            return Quorum(leader, 1, 0, [], [])
+
+        monkeypatch.setattr(cluster_status, "describe_quorum", quorum)
+        program = cluster_status._controller(cast("Cluster", None))
+        steps: list[Any] = []
+        while True:
+            try:
+                steps.append(next(program))
+            except StopIteration as end:
+                return steps, end.value
+
+    assert looked_for(3) == ([], Controller(3, True))
+    for first in (None, -1):
+        steps, controller = looked_for(first, 3)
+        assert (steps, controller) == ([Sleep(ELECTION_MS)], Controller(3, True))
+    assert looked_for(None, None)[1].is_missing
+    assert looked_for(-1, -1)[1].is_silent

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.cli.mirror import mirror_maker as command
 from oncelog.client.errors import ClientError
 from oncelog.mirror.mirror_maker.alignment import Fingerprint, Pair, Reading, align, reading
 from oncelog.mirror.mirror_maker.findings import (
@@ -27,6 +28,7 @@ from oncelog.mirror.mirror_maker.internal_records import (
 )
 from oncelog.mirror.mirror_maker.internal_topics import copy_of, find_internal_topics
 from oncelog.mirror.mirror_maker.sync_history import CheckpointHistory, StepBack, SyncHistory
+from oncelog.mirror.mirror_maker.verification import MirrorMakerReport
 from oncelog.records.errors import CorruptBatch
 
 ORDERS = TopicPartition(TopicName("orders"), 0)
@@ -223,3 +225,9 @@ def test_a_group_without_a_checkpoint_is_a_finding_only_if_it_could_have_been_tr
     finding = missing_checkpoint("billing", facts, 100)
     assert finding is not None
     assert finding.kind is Kind.no_checkpoint
+
+
+def test_a_heartbeat_of_any_time_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its record may hold any number."""
+    command._print(MirrorMakerReport("a", "mm2-offset-syncs.b.internal", None, 1 << 62))
+    assert f"last heartbeat {1 << 62} ms after 1970" in capsys.readouterr().out

@@ -95,7 +95,10 @@ def _transaction_problem(
 ) -> Problem:
     first, now_ms = parts[0], helds[0].now_ms
     lost = next((held.lost for held in helds if held.lost is not None), None)
-    reason = f"{first.reason}." if lost is None else " ".join([*lost.sentences, lost.way_out.rstrip(":") + "."])
+    reason = first.reason
+    if lost is not None:
+        way_out = [lost.way_out.rstrip(":")] if lost.way_out else []
+        reason = " ".join([*lost.sentences, *way_out])
     name, producer_id = first.transactional_id, first.producer.producer_id
     partitions = tuple(part.topic_partition for part in parts)
     more = f" (and so in {counted(len(parts) - 1, 'more partition')})" if len(parts) > 1 else ""

@@ -101,6 +101,8 @@ class GroupFacts:
     no_permissions: str = ""
     """Why permissions could not be checked."""
     consumer: ConsumerGroupFacts = field(default_factory=ConsumerGroupFacts)
+    # The group LOOK_AGAIN_MS later, if it seems to wait for a member that never joins.
+    later: GroupDescription | None = None
 
     @property
     def owners(self) -> dict[TopicPartition, MemberRow]:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,8 +23,10 @@ from oncelog.admin.transactions.transactional_ids import (
 from oncelog.base.ids import TopicPartition
 from oncelog.base.transaction_verdicts import DECIDED_STATES, ONGOING_STATE
 from oncelog.base.units import MINUTE_MS, SECOND_MS
-from oncelog.client.programs import Cluster, Program
+from oncelog.client.programs import Cluster, Program, Sleep
 
+# The markers of a decided transaction may take this time.
+ENDING_MS: Final = 5 * SECOND_MS
 ENDS_FOR_MS: Final = 30 * SECOND_MS
 CENSUS_FOR_MS: Final = 10 * MINUTE_MS
 MOST_DESCRIBED: Final = 1000
@@ -56,6 +58,8 @@ def id_facts(
     listing = yield from list_transactions(cluster, ListFilter(_OPEN_STATES, longer_than_ms=MINUTE_MS))
     coordinators = {row.transactional_id: row.coordinator for row in listing.rows[:MOST_DESCRIBED]}
     described = yield from describe_transactions(cluster, coordinators, coordinators=coordinators)
+    shown = {transaction.transactional_id for transaction in transactions}
+    open_rows = yield from _without_ending(cluster, described.rows, shown)
     if earlier is not None and 0 <= now_ms - earlier.ends_at_ms < ENDS_FOR_MS:
         ends, clients, ends_at_ms = earlier.ends, earlier.clients, earlier.ends_at_ms
     else:
@@ -68,7 +72,29 @@ def id_facts(
         census = yield from unused_ids(cluster, idle_ms=idle_ids_ms)
     lost = yield from _lost_markers(cluster, transactions, earlier)
     unanswered = (*listing.unanswered, *census.unanswered)
-    return IdFacts(tuple(described.rows.values()), ends, clients, ends_at_ms, census, lost, unanswered)
+    return IdFacts(open_rows, ends, clients, ends_at_ms, census, lost, unanswered)
+
+
+def _without_ending(
+    cluster: Cluster, rows: Mapping[str, TransactionRow], shown: Collection[str | None]
+) -> Program[tuple[TransactionRow, ...]]:
+    # A long transaction that is just being ended is decided for a moment, too.
+    decided = {name for name, row in rows.items() if row.state in DECIDED_STATES and name not in shown}
+    if not decided:
+        return tuple(rows.values())
+    yield Sleep(ENDING_MS)
+    later = (yield from describe_transactions(cluster, decided)).rows
+    return still_open(rows, decided, later)
+
+
+def still_open(
+    rows: Mapping[str, TransactionRow], decided: Collection[str], later: Mapping[str, TransactionRow]
+) -> tuple[TransactionRow, ...]:
+    # The rows, of ``decided`` only those that ``later`` has in the same transaction and state.
+    def identity(row: TransactionRow | None) -> tuple[object, ...] | None:
+        return None if row is None else (row.state, row.start_ms, row.producer_id)
+
+    return tuple(row for name, row in rows.items() if name not in decided or identity(row) == identity(later.get(name)))
 
 
 def _lost_markers(

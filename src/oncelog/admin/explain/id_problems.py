@@ -105,8 +105,8 @@ def unused_problems(unused: Iterable[UnusedIds], options: str) -> Iterator[Probl
             Severity.RISK,
             f"{ids.count:,} transactional ids like {ids.pattern!r} are not used again: last used between "
             f"{moment_text(ids.oldest_ms)} and {moment_text(ids.newest_ms)} (of a sample; such as {ids.example!r}). "
-            "Each stays in the memory and the log of its coordinator, which reads all of them when it starts. The "
-            "application makes up a new id each time; it should keep a stable one for each of its instances.",
+            "Each stays in the memory and the log of its coordinator, which reads all of them when it starts. An "
+            "application that makes up a new id each time should keep a stable one for each of its instances.",
             f"oncelog txn list{options} {option('--id-pattern', expression_of(ids.pattern))}",
             since_ms=ids.oldest_ms,
             clears=f"An id goes {EXPIRATION}{expiry} after its last use; a lower value frees them sooner.",

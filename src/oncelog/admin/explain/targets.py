@@ -18,6 +18,7 @@ from oncelog.admin.explain.group_facts import GroupFacts, group_facts
 from oncelog.admin.explain.group_history import WINDOW_MS
 from oncelog.admin.explain.partition_causes import partition_findings
 from oncelog.admin.explain.partition_facts import PartitionFacts, partition_facts
+from oncelog.admin.explain.pending_members import look_twice
 from oncelog.admin.explain.subscription_causes import open_questions
 from oncelog.admin.explain.time_outs import time_out_findings
 from oncelog.admin.transactions.broker_requests import Unanswered
@@ -68,6 +69,7 @@ def explain_group(
         if error.code not in NO_COORDINATOR:
             raise
         return (yield from without_coordinator(cluster, group, error, options))
+    yield from look_twice(cluster, [facts])
     findings = group_findings(facts, options)
     findings += [
         finding for partition in facts.partitions.values() for finding in partition_findings(partition, options)

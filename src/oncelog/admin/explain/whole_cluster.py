@@ -34,6 +34,7 @@ from oncelog.admin.explain.id_facts import IdFacts, id_facts
 from oncelog.admin.explain.id_problems import time_out_problems, unfinished_problems, unused_problems
 from oncelog.admin.explain.partition_causes import partition_findings
 from oncelog.admin.explain.partition_facts import PartitionFacts, leader_ends, log_starts, partition_facts
+from oncelog.admin.explain.pending_members import look_twice
 from oncelog.admin.group_descriptions import GroupDescription
 from oncelog.admin.transactions.blocked_groups import pending_offsets
 from oncelog.admin.transactions.broker_requests import Progress, Unanswered, no_progress, slices_of
@@ -292,6 +293,7 @@ def _inspect(
 
     for group in suspects:
         group.history = histories.get(group.description.group)
+    yield from look_twice(cluster, suspects)
     blind = [group for group in suspects if group.history is None]
     if blind:
         facts.unknown.append(

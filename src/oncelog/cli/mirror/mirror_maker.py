@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import typer
 
+from oncelog.admin.transactions.durations import moment_text
 from oncelog.base.text import counted
 from oncelog.cli.support.output import print_json, print_table, progress
 from oncelog.cli.support.terminal import print_line
@@ -47,7 +47,7 @@ def verify_translation(
 
 def _print(report: MirrorMakerReport) -> None:
     syncs = counted(sum(copy.syncs for copy in report.copies), "sync")
-    beat = "no heartbeat" if report.heartbeat_ms is None else f"last heartbeat {_utc(report.heartbeat_ms)}"
+    beat = "no heartbeat" if report.heartbeat_ms is None else f"last heartbeat {moment_text(report.heartbeat_ms)}"
     print_line(
         f"{report.source}: {syncs} of {counted(len(report.copies), 'partition')} in {report.offset_syncs}, "
         f"{counted(len(report.groups), 'checkpoint')} in {report.checkpoints or 'no topic'}; {beat}"
@@ -67,7 +67,3 @@ def _print(report: MirrorMakerReport) -> None:
 def _cells(row: GroupRow) -> tuple[object, ...]:
     here = (row.group, f"{row.topic}-{row.partition}", row.committed, row.upstream_offset, row.downstream_offset)
     return (*here, row.committed_at_target, row.records_lost, row.records_read_twice)
-
-
-def _utc(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")

@@ -126,15 +126,15 @@ def _judge_rows(
 ) -> None:
     if history.place is None:
         raise OptionError(
-            f"{history.name} has no columns topic, partition, offset (or _kafka_metadata's), so its rows cannot be "
-            "judged: name such columns with --columns TOPIC,PARTITION,OFFSET"
+            f"{history.name} has no columns topic (a string), partition and offset (integers), nor _kafka_metadata's, "
+            "so its rows cannot be judged: name such columns with --columns TOPIC,PARTITION,OFFSET"
         )
     rows = read_rows(history, result.files, report_progress)
     result.rows_read = True
     if rows.without_offset:
         result.caveats.append(f"{rows.without_offset:,} rows have no topic, partition or offset: they were not judged")
     _add(result, row_findings(rows))
-    claims = _claims(history, rows, topics, newest)
+    claims = _claims(history, rows, topics, newest, result.caveats)
     elsewhere: Mapping[TopicPartition, Runs] = {}
     if quarantine is not None and quarantine.place is not None and topics.are_given:
         elsewhere = read_rows(quarantine, 0, lambda step, done, total: None).offsets
@@ -165,7 +165,7 @@ def _logs(
 
 
 def _claims(
-    history: History, rows: TableRows, topics: Topics, newest: Mapping[str, Commit]
+    history: History, rows: TableRows, topics: Topics, newest: Mapping[str, Commit], caveats: list[str]
 ) -> dict[TopicPartition, Claim]:
     """The offsets that a partition should have: by its recorded span, its sink's committed offsets, or its rows."""
     claims = {
@@ -175,7 +175,10 @@ def _claims(
     names = {partition.topic for partition in rows.offsets}
     for subject in newest if topics.client is not None else ():
         assert topics.client is not None  # for mypy: the loop is empty without
-        for partition, offset in source_offsets(topics.client, subject).items():
+        offsets = source_offsets(topics.client, subject)
+        if offsets is None:
+            caveats.append(f"the sink of {subject} runs: records after the table's last rows were not looked for")
+        for partition, offset in (offsets or {}).items():
             if partition.topic in names:
                 begin = claims[partition].begin if partition in claims else 0
                 claims[partition] = Claim(begin, offset, "up to the sink's committed offset")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from oncelog.base.ids import TopicPartition
@@ -109,6 +109,8 @@ def _connect_findings(line: _Line, commit: Commit) -> Iterator[Finding]:
         line.commit_ids[commit_id] = commit
     with contextlib.suppress(ValueError):
         time = datetime.fromisoformat(commit.connect.get("valid-through-ts", ""))
+        if time.tzinfo is None:
+            time = time.replace(tzinfo=UTC)
         if line.valid_through is not None and time < line.valid_through[1]:
             yield _finding(
                 "valid-through-back",

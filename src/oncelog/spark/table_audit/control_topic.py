@@ -71,10 +71,14 @@ def control_findings(client: Client, commit: Commit, subject: str) -> Iterator[F
             )
 
 
-def source_offsets(client: Client, subject: str) -> Mapping[TopicPartition, int]:
-    """The offsets that the sink's tasks have committed for their source topics. Raises ClientError."""
+def source_offsets(client: Client, subject: str) -> Mapping[TopicPartition, int] | None:
+    """The offsets that the sink's tasks have committed; None while they run. Raises ClientError."""
+    # Tasks commit their offsets before the coordinator registers their files.
+    from oncelog.admin.group_descriptions import describe_group
+
     names = sink_names(subject, {str(name) for name in client.all_topics(0)})
-    return {} if names is None else _committed(client, names[1])
+    offsets = {} if names is None else _committed(client, names[1])
+    return None if names is not None and offsets and describe_group(client, names[1]).members else offsets
 
 
 def _committed(client: Client, group: str) -> dict[TopicPartition, int]:

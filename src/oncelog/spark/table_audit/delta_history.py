@@ -19,7 +19,16 @@ import pyarrow.parquet as pq
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.spark.session.errors import OptionError
 from oncelog.spark.table.directory import TableError
-from oncelog.spark.table_audit.model import PLACES, Commit, FileEntry, FileRange, Place
+from oncelog.spark.table_audit.model import (
+    PLACES,
+    Commit,
+    FileEntry,
+    FileRange,
+    Place,
+    is_place,
+    naming_damage,
+    no_place,
+)
 from oncelog.spark.targets.address import parse_address
 from oncelog.spark.targets.delta import BEGINS, ENDS, DeltaTarget, one_line
 from oncelog.spark.targets.file_stores import DeltaStore, DirectoryStore
@@ -47,14 +56,15 @@ class DeltaHistory:
     def __init__(self, name: str, table: Any, store: FileStore, columns: Place | None = None) -> None:
         self.name, self._table, self._store = name, table, store
         self.caveats: list[str] = []
-        self._names = [field.name for field in table.schema().fields]
+        self._types = {field.name: field.type for field in table.schema().fields}
         self._partitioned = list(table.metadata().partition_columns)
         self.place = self._find_place(columns)
         self._versions = self._stored_versions()
         spans: Spans = {}
         self.commits: list[Commit] = []
         for version in self._versions:
-            commit, spans = _commit(version, self._actions(version), spans)
+            with naming_damage(f"version {version} of {name}"):
+                commit, spans = _commit(version, self._actions(version), spans)
             self.commits.append(commit)
         newest = int(table.version())
         if not self._versions or self._versions[0] > 0:
@@ -94,11 +104,19 @@ class DeltaHistory:
 
     def _find_place(self, columns: Place | None) -> Place | None:
         for place in PLACES if columns is None else (columns,):
-            if all(name.split(".")[0] in self._names for name in place):
+            if is_place(*map(self._type_of, place)):
                 return place
         if columns is not None:
-            raise OptionError(f"{self.name} has no columns {', '.join(columns)}: it has {', '.join(self._names)}")
+            raise OptionError(no_place(self.name, columns, list(self._types)))
         return None
+
+    def _type_of(self, column: str) -> str | None:
+        first, *rest = column.split(".")
+        column_type: Any = self._types.get(first)
+        for name in rest:
+            fields = {field.name: field.type for field in getattr(column_type, "fields", ())}
+            column_type = fields.get(name)
+        return getattr(column_type, "type", None)
 
     def _stored_versions(self) -> list[int]:
         newest = int(self._table.version())
@@ -115,8 +133,8 @@ class DeltaHistory:
         try:
             with self._store.open(path) as stream:
                 for line in _lines(stream):
-                    action = json.loads(line)
-                    if isinstance(action, dict):
+                    if isinstance(action := json.loads(line), dict):
+                        _check_add(action)
                         yield action
         except (OSError, ValueError) as error:
             raise TableError(f"{path} of {self.name} cannot be read: {one_line(error)}") from error
@@ -127,6 +145,10 @@ class DeltaHistory:
             yield from batch.to_pylist()
 
     def _entry(self, add: Mapping[str, Any], commit: int) -> FileEntry:
+        with naming_damage(f"an entry of version {self._versions[commit]} of {self.name}"):
+            return self._parsed_entry(add, commit)
+
+    def _parsed_entry(self, add: Mapping[str, Any], commit: int) -> FileEntry:
         try:
             statistics = json.loads(add.get("stats") or "{}")
         except ValueError:
@@ -178,6 +200,12 @@ def _column(batch: Any, name: str) -> Any:
     first, *rest = name.split(".")
     column = batch.column(batch.schema.get_field_index(first))
     return pc.struct_field(column, rest) if rest else column
+
+
+def _check_add(action: Mapping[str, Any]) -> None:
+    add = action.get("add")
+    if add is not None and not (isinstance(add, dict) and isinstance(add.get("path"), str)):
+        raise ValueError("an add action has no path")
 
 
 def _lines(stream: Any) -> Iterator[bytes]:

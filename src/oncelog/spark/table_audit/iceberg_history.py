@@ -24,10 +24,20 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.spark.session.errors import OptionError
 from oncelog.spark.table.directory import TableError
-from oncelog.spark.table_audit.model import PLACES, Commit, FileEntry, FileRange, Place
+from oncelog.spark.table_audit.model import (
+    PLACES,
+    Commit,
+    FileEntry,
+    FileRange,
+    Place,
+    is_place,
+    naming_damage,
+    no_place,
+)
 from oncelog.spark.targets.address import parse_address
 from oncelog.spark.targets.iceberg import COMPACTION, IcebergTarget
 from oncelog.spark.targets.iceberg_commit import OFFSETS, one_line, parse_spans
+from oncelog.spark.targets.table_target import Spans
 
 _CONNECT: Final = "kafka.connect."
 _CONTROL: Final = "kafka.connect.offsets."
@@ -74,23 +84,26 @@ class IcebergHistory:
         self.caveats: list[str] = []
         self._snapshots = sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.timestamp_ms)
         self._positions = {snapshot.snapshot_id: index for index, snapshot in enumerate(self._snapshots)}
-        self.commits = [_commit(snapshot) for snapshot in self._snapshots]
+        self.commits = [self._commit(snapshot) for snapshot in self._snapshots]
         self.place = self._find_place(columns)
 
     def lines(self) -> list[list[int]]:
         heads = {ref.snapshot_id for ref in self._table.metadata.refs.values()}
         parents = {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in self._snapshots}
-        inner = set()
+        inner: set[int] = set()
         lines = []
         for head in sorted(heads, key=lambda head: -self._positions.get(head, -1)):
             if head in inner:
                 continue
             line: list[int] = []
+            seen: set[int] = set()
             at: int | None = head
-            while at is not None and at in self._positions:
+            # Damaged metadata may have a snapshot among its own ancestors.
+            while at is not None and at in self._positions and at not in seen:
                 line.append(self._positions[at])
-                inner.add(at)
+                seen.add(at)
                 at = parents[at]
+            inner |= seen
             lines.append(line[::-1])
         return lines
 
@@ -118,13 +131,19 @@ class IcebergHistory:
                 return self._batches(task)
         return iter(())
 
+    def _commit(self, snapshot: Snapshot) -> Commit:
+        place = f"the summary of snapshot {snapshot.snapshot_id} of {self.name}"
+        with naming_damage(place):
+            return _commit(snapshot, place)
+
     def _find_place(self, columns: Place | None) -> Place | None:
-        names = set(self._table.schema().column_names)
+        schema = self._table.schema()
+        names = set(schema.column_names)
         for place in PLACES if columns is None else (columns,):
-            if names.issuperset(place):
+            if names.issuperset(place) and is_place(*(schema.find_type(name) for name in place)):
                 return place
         if columns is not None:
-            raise OptionError(f"{self.name} has no columns {', '.join(columns)}: it has {', '.join(sorted(names))}")
+            raise OptionError(no_place(self.name, columns, sorted(names)))
         return None
 
     @cached_property
@@ -156,7 +175,8 @@ class IcebergHistory:
                 yield file, snapshot_id
 
     def _entry(self, file: DataFile, commit: int) -> FileEntry:
-        return FileEntry(file.file_path, commit, file.record_count, self._range(file))
+        with naming_damage(f"the entry of {file.file_path} in a manifest of {self.name}"):
+            return FileEntry(file.file_path, commit, file.record_count, self._range(file))
 
     def _range(self, file: DataFile) -> FileRange | None:
         lowest, highest = file.lower_bounds or {}, file.upper_bounds or {}
@@ -219,7 +239,7 @@ def _column(batch: Any, name: str) -> Any:
     return pc.struct_field(column, rest) if rest else column
 
 
-def _commit(snapshot: Snapshot) -> Commit:
+def _commit(snapshot: Snapshot, place: str) -> Commit:
     summary = snapshot.summary
     properties = {} if summary is None else summary.additional_properties
     operation = Operation.APPEND if summary is None else summary.operation
@@ -228,7 +248,7 @@ def _commit(snapshot: Snapshot) -> Commit:
         if name.startswith(_CONTROL):
             try:
                 control[name.removeprefix(_CONTROL)] = {int(part): int(end) for part, end in json.loads(text).items()}
-            except (ValueError, AttributeError, TypeError):
+            except (ValueError, AttributeError, TypeError, OverflowError):
                 continue
     entries = ("commit-id", "task-id", "valid-through-ts")
     spans = properties.get(OFFSETS)
@@ -240,11 +260,16 @@ def _commit(snapshot: Snapshot) -> Commit:
         operation.value,
         operation == Operation.APPEND and COMPACTION not in properties,
         added,
-        None if spans is None else partial(parse_spans, spans),
+        None if spans is None else partial(_spans, spans, place),
         control=control,
         connect={name: properties[_CONNECT + name] for name in entries if _CONNECT + name in properties},
         applications=_spark_batch(properties),
     )
+
+
+def _spans(text: str, place: str) -> Spans:
+    with naming_damage(place):
+        return parse_spans(text)
 
 
 def _spark_batch(properties: Mapping[str, str]) -> dict[str, int]:

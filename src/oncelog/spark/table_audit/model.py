@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
 from oncelog.base.ids import TopicPartition
+from oncelog.spark.table.directory import TableError
 from oncelog.spark.targets.table_target import Spans
 
 KINDS: Final = {
@@ -28,6 +31,18 @@ KINDS: Final = {
 }
 """Kinds of findings with their meanings, worst first."""
 ORDER: Final = {kind: index for index, kind in enumerate(KINDS)}
+_INTEGERS: Final = frozenset({"int", "long", "integer", "short", "byte"})
+_DAMAGE: Final = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, struct.error)
+
+
+@contextlib.contextmanager
+def naming_damage(place: str) -> Iterator[None]:
+    # Metadata may hold anything. An error that comes of it becomes a TableError that names the place.
+    try:
+        yield
+    except _DAMAGE as error:
+        text = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise TableError(f"{place} cannot be read: {type(error).__name__}: {text}") from error
 
 
 class FileRange(NamedTuple):
@@ -60,6 +75,17 @@ PLACES: Final = (
     Place("_kafka_metadata_topic", "_kafka_metadata_partition", "_kafka_metadata_offset"),
 )
 """The columns of oncelog and Spark's Kafka source, and those of KafkaMetadataTransform of Kafka Connect's sink."""
+
+
+def is_place(topic: object, partition: object, offset: object) -> bool:
+    # Types as Iceberg or Delta name them.
+    return str(topic) == "string" and str(partition) in _INTEGERS and str(offset) in _INTEGERS
+
+
+def no_place(table: str, columns: Place, names: Sequence[str]) -> str:
+    return (
+        f"{table} has no columns {', '.join(columns)} of types string, integer and integer: it has {', '.join(names)}"
+    )
 
 
 @dataclass(frozen=True, slots=True)

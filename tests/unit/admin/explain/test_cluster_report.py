@@ -18,6 +18,7 @@ from oncelog.admin.explain.cluster_problems import (
 from oncelog.admin.explain.cluster_report import ClusterReport, GroupSummary, Problem, report_of
 from oncelog.admin.explain.findings import Cause, Finding, Severity
 from oncelog.admin.transactions.cluster_scan import OpenTransaction
+from oncelog.admin.transactions.history.lost_markers import LostMarker
 from oncelog.base.ids import TopicName, TopicPartition
 from tests.unit.admin.transactions.samples import HANGING, LIVE, NOW, ONGOING, SUSPECTED, TWO_PHASE, YOUNG
 
@@ -97,6 +98,14 @@ def test_the_age_of_a_live_transaction_is_its_coordinators() -> None:
     row = replace(ONGOING, start_ms=NOW - 300)
     replayed = replace(of(LIVE, 0, "replay"), row=row, age_ms=365 * 86_400_000)
     assert reported([replayed], {0: ["g"]}).problems == []
+
+
+def test_a_marker_that_was_probably_lost_has_whole_sentences() -> None:
+    hang = of(HANGING, 0, "late")
+    lost = {(hang.topic_partition, hang.start_offset): LostMarker(None, None, 3, 5, 101, is_proven=False)}
+    [problem] = transaction_problems([hang], {}, {}, NOW, "", lost)
+    assert problem.cause is Cause.LOST_MARKER
+    assert problem.text.endswith("are lost as well.")
 
 
 def test_one_line_has_all_partitions_of_a_transaction_and_all_groups_that_wait() -> None:

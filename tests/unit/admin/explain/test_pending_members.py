@@ -27,6 +27,7 @@ def rebalancing(*earlier: str, pending: tuple[PendingMember, ...] = (), awaited:
         awaited=awaited,
     )
     members = tuple(MemberMetadata(name, "app", "/10.0.0.7", 10_000, 10_000) for name in earlier)
+    made.later = made.description
     made.history = GroupHistory(NOW - 60_000, generations=[Generation(1, NOW - 50_000, members)])
     return made
 
@@ -53,5 +54,26 @@ def test_new_members_alone_prove_it() -> None:
     without_history.history = None
     assert pending_member(without_history) is None
     stable = rebalancing("m-0", pending=(LOST,))
-    stable.description = replace(stable.description, state="Stable")
+    stable.description = stable.later = replace(stable.description, state="Stable")
     assert pending_member(stable) is None
+
+
+def test_a_healthy_rebalance_is_none() -> None:
+    """Each client has such an id for a moment, and a group that had no members waits for more of them."""
+    passing = [rebalancing("m-1", pending=(LOST,)), rebalancing(), rebalancing("m-0"), rebalancing("m-0")]
+    passing[0].later = replace(passing[0].description, pending=())
+    passing[1].later = replace(passing[1].description, state="Stable")
+    passing[2].later = replace(passing[2].description, members=[MEMBER, replace(MEMBER, member_id="m-2")])
+    passing[3].later = None  # it was not described again
+    for group in passing:
+        assert pending_member(group) is None
+        assert Cause.REBALANCING in {finding.cause for finding in group_findings(group)}
+
+
+def test_only_ids_that_stay_are_named() -> None:
+    young = PendingMember("new-0f8fad5b-d9cb-469f-a165-70867728950f", NOW + 40_000, "/10.0.0.9")
+    group = rebalancing("m-1", pending=(LOST, young))
+    group.later = replace(group.description, pending=(LOST,))
+    told = pending_member(group)
+    assert told is not None
+    assert (told.evidence["pending"], "10.0.0.9" in told.sentences[0]) == (1, False)

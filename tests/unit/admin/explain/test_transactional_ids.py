@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from oncelog.admin.explain.findings import Cause, Severity
+from oncelog.admin.explain.id_facts import still_open
 from oncelog.admin.explain.id_problems import (
     expression_of,
     time_out_problems,
@@ -99,6 +100,20 @@ def test_transactions_that_no_partition_shows(state: str, timeout_ms: int, age_m
         assert text in problems[0].text
         assert problems[0].partitions == (HERE,)
     assert list(unfinished_problems([row], {"x"}, NOW, "")) == [], "listed with its partition"
+
+
+def test_a_long_transaction_that_is_just_ending_is_none() -> None:
+    """A checkpoint of ten minutes commits all its ids at one moment."""
+    ending, stuck, open_row = (
+        replace(ONGOING, transactional_id=name, state=state)
+        for name, state in (("ending", "PrepareCommit"), ("stuck", "PrepareCommit"), ("open", "Ongoing"))
+    )
+    rows = {row.transactional_id: row for row in (ending, stuck, open_row)}
+    later = {"ending": replace(ending, state="CompleteCommit"), "stuck": stuck}
+    assert still_open(rows, {"ending", "stuck"}, later) == (stuck, open_row)
+    again = {"ending": replace(ending, start_ms=NOW), "stuck": stuck}
+    assert still_open(rows, {"ending", "stuck"}, again) == (stuck, open_row), "its next transaction"
+    assert still_open(rows, {"ending", "stuck"}, {}) == (open_row,), "a missing answer proves nothing"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.spark.table.directory import TableError
+from oncelog.spark.targets.iceberg_commit import OFFSETS
 from tests.unit.spark.table_audit.tables import SinkTable, audited, kinds
 
 pytestmark = pytest.mark.slow
@@ -100,3 +102,26 @@ def test_the_command_line_reports_and_exits(sink: SinkTable, capsys: pytest.Capt
     assert "three names of columns" in capsys.readouterr().err
     assert sink.run("--rows", "--columns", "a,b,c") == 2
     assert "has no columns a, b, c" in capsys.readouterr().err
+
+
+def test_a_snapshot_among_its_own_ancestors_ends_the_line(sink: SinkTable) -> None:
+    first, second = sink.commit(3, sink.file(0)), sink.commit(5, sink.file(1))
+    history = sink.history()
+    history._snapshots = [
+        snapshot.model_copy(update={"parent_snapshot_id": int(parent)})
+        for snapshot, parent in zip(history._snapshots, [second, first], strict=True)
+    ]
+    assert history.lines() == [[0, 1]]
+
+
+def test_a_time_without_a_zone_is_compared(sink: SinkTable) -> None:
+    sink.commit(3, sink.file(0), valid_through="2026-11-27T10:00Z")
+    sink.commit(5, sink.file(1), valid_through="2026-11-27T09:00")
+    assert kinds(audited(sink.history())) == ["valid-through-back"]
+
+
+@pytest.mark.parametrize("spans", ["{", "[1]"])
+def test_damaged_offsets_are_named_with_their_snapshot(sink: SinkTable, spans: str) -> None:
+    damaged = sink.commit(3, sink.file(0), **{OFFSETS: spans})
+    with pytest.raises(TableError, match=f"the summary of snapshot {damaged} of iceberg:shop.orders cannot be read"):
+        audited(sink.history())

@@ -22,7 +22,8 @@ from oncelog.client.errors import ClientError
 from oncelog.client.programs import Cluster, Program, operation
 from oncelog.wire.reader import CompactReader
 
-IDLE_MS: Final = HOUR_MS
+# More than a day: the ids of a daily job are used again.
+IDLE_MS: Final = 25 * HOUR_MS
 LEAST_IDS: Final = 100
 LEAST_SPREAD_MS: Final = 10 * MINUTE_MS
 SAMPLE: Final = 50
