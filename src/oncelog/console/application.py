@@ -1,7 +1,7 @@
 """The ASGI application of the console: pages, actions, streams and downloads of its clusters, behind the gate.
 
 The addresses of one cluster begin with ``/``. Of several, each has all pages below ``/c/NAME``, with services of its
-own, so that none waits for another; logins, the audit log, audits, decoding and the read lock are shared.
+own; logins, the audit log, audits, decoding and the read lock are shared.
 """
 
 from __future__ import annotations

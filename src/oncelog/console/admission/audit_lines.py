@@ -41,7 +41,8 @@ def of_cluster(audit: Audit, cluster: str) -> Audit:
 
 
 def naming(fields: Mapping[str, str]) -> dict[str, str]:
-    """The form fields that identify the subject, each cut to a parameter's length; none that repeats a password."""
+    """The form fields that identify the subject, each cut to a parameter's length."""
+    # A password may have been typed as the confirmation.
     secrets = [fields[name] for name in SECRET_FIELDS if name in fields]
     return {
         FOR_USER if name == "user" else name: fields[name][:MAX_PARAMETER_LENGTH]

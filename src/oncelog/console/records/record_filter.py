@@ -227,7 +227,7 @@ def _at(value: Any, path: tuple[str, ...]) -> Iterator[Any]:
 
 
 def _unescaped(text: str) -> bytes:
-    """The longest part of a text that JSON has as it is, unless it spells letters by their codes."""
+    # The longest part that JSON has as it is, unless it spells letters by their codes.
     return max(_PLAIN_IN_JSON.findall(text.encode(errors="surrogateescape")), key=len, default=b"")
 
 

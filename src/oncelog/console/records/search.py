@@ -200,13 +200,12 @@ def scanned(
     until: int,
     states: Mapping[int, str] | None,
     outcomes: Outcomes,
-    goes_on: Callable[[BatchHeader], bool] = lambda header: True,
+    goes_on: Callable[[BatchHeader], bool] = lambda header: True,  # Asked before each batch.
 ) -> Iterator[Hit | Settled | str]:
     """The matching records of a response below ``until``, and a sentence for each batch that cannot be read.
 
     ``states`` are those of its transactional batches by position; None: they are decided, and read from the response
-    when a record matches. One that is missing is undecided. ``goes_on`` is called before each batch; False ends the
-    scan.
+    when a record matches. One that is missing is undecided.
     """
     for at, header in iter_headers(fetched.records):
         if header.next_offset <= fetched.position or header.base_offset >= until:

@@ -149,12 +149,12 @@ def test_a_response_that_takes_long_is_not_searched_to_its_end(
 
     monkeypatch.setattr(merging, "matching_records", counting)
     monkeypatch.setattr(merging._Merge, "_is_late", lambda merge: len(searched) >= 3)
-    found: list[Place] = []
+    listed: list[Place] = []
     for page in pages(client, query, 500, newest=newest):
         assert len(searched) <= 3, "a page ends in the middle of a response"
         searched.clear()
-        found += places(iter([page]))
-    assert sorted(found) == sorted(expected)
+        listed += places(iter([page]))
+    assert sorted(listed) == sorted(expected)
 
 
 @pytest.mark.slow

@@ -91,7 +91,7 @@ def test_a_search_drops_the_rest_of_a_response_that_takes_long(client: Client, m
         batches[-1] += 1
         return matching(*batch)
 
-    def found() -> tuple[list[tuple[int, int]], bool]:
+    def searched() -> tuple[list[tuple[int, int]], bool]:
         events = [*search(client, *search_of(client, Query({"topic": "in-steps", "value": "v1"})), lambda: False)]
         hits = [(hit.partition.partition, hit.record.offset) for hit in events if isinstance(hit, Hit)]
         assert isinstance(events[-1], Progress)
@@ -99,11 +99,11 @@ def test_a_search_drops_the_rest_of_a_response_that_takes_long(client: Client, m
 
     monkeypatch.setattr(Fetcher, "arrived", arriving)
     monkeypatch.setattr(searches, "matching_records", counting)
-    at_once = found()
+    at_once = searched()
     assert max(batches) > 1
     monkeypatch.setattr(searches, "STEP_MS", 0)
     batches.clear()
-    assert found() == at_once
+    assert searched() == at_once
     assert (len(at_once[0]), at_once[1]) == (20, True)
     assert max(batches) == 1, "the lock is free after each batch"
 
