@@ -1,7 +1,7 @@
 """The ASGI application of the console: pages, actions, streams and downloads of its clusters, behind the gate.
 
 The addresses of one cluster begin with ``/``. Of several, each has all pages below ``/c/NAME``, with services of its
-own, so that none waits for another; logins, the audit log, audits and decoding are shared.
+own; logins, the audit log, audits, decoding and the read lock are shared.
 """
 
 from __future__ import annotations
@@ -98,13 +98,16 @@ def application(
 def _routes(services: Services) -> list[BaseRoute]:
     """The routes of one cluster."""
     console = Endpoints(services)
-    routes: list[BaseRoute] = [_front(f"{services.settings.prefix}/overview")]
+    routes: list[BaseRoute] = [_redirecting("/", f"{services.settings.prefix}/overview")]
     for page in PAGES:
         routes += [Route(page.path + ending, console.page(page), methods=["GET"]) for ending in ("", ".json")]
     routes.append(Route("/messages/search-events", services.streams.endpoint(_searching), methods=["GET"]))
     routes.append(Route("/messages/tail-events", services.streams.endpoint(_tailing), methods=["GET"]))
     routes.append(Route(DOWNLOAD_PATH, console.download, methods=["GET"]))
     routes += [Route(action.path, console.action(action), methods=["POST"]) for action in ACTIONS]
+    # A login, or a link back to the form, leads to the form that the preview was made from.
+    forms = [(action.path, action.path.rpartition("/")[0]) for action in ACTIONS if not action.is_change]
+    routes += [_redirecting(preview, services.settings.prefix + form) for preview, form in forms]
     routes += [Route(work.path, console.work(work), methods=["POST"]) for work in WORKS]
     return routes
 
@@ -113,17 +116,17 @@ def _routes_of_several(clusters: list[Services], shared: Shared) -> list[BaseRou
     from oncelog.console.start_page import PATH, start_page
 
     start = start_page(clusters, shared)
-    routes: list[BaseRoute] = [_front(PATH)]
+    routes: list[BaseRoute] = [_redirecting("/", PATH)]
     routes += [Route(PATH + ending, start, methods=["GET"]) for ending in ("", ".json")]
     routes += [Mount(services.settings.prefix, routes=_routes(services)) for services in clusters]
     return routes
 
 
-def _front(address: str) -> Route:
+def _redirecting(path: str, address: str) -> Route:
     async def redirected(request: Request) -> Response:
         return RedirectResponse(address, 307)
 
-    return Route("/", redirected)
+    return Route(path, redirected, methods=["GET"])
 
 
 # By default glibc serves large allocations from its heaps once it has seen one freed, and keeps the freed space. Each

@@ -27,7 +27,7 @@ from oncelog.console.cluster.access import ClusterSlow
 from oncelog.console.cluster.statuses import status_of
 from oncelog.console.kept_forms import below_heading, refilled
 from oncelog.console.page import Action, LocalPage, Page, PageRequest, Work
-from oncelog.console.pages import PAGES
+from oncelog.console.pages import ACTIONS, PAGES
 from oncelog.console.query import BadQuery, Mistyped, NotConfirmed, Query
 from oncelog.console.records.large_json import LargeBytes, json_pieces
 from oncelog.console.services import Services
@@ -35,6 +35,7 @@ from oncelog.console.services import Services
 # A change may take longer than a page: markers must be written, and the user needs to know the outcome.
 CHANGE_PATIENCE_S: Final = 90.0
 _BY_PATH: Final = {page.path: page for page in PAGES}
+_PREVIEWS: Final = {action.path: action for action in ACTIONS if not action.is_change}
 
 
 class Endpoints:
@@ -179,24 +180,30 @@ class Endpoints:
         """The page that sent the form, as it is now, with the typed values; None if it cannot be shown."""
         templates = self._services.templates
         path, _, parameters = (form_address(request) or "").partition("?")
-        page = _BY_PATH.get(path.removeprefix(str(templates.globals["prefix"])))
-        if page is None or status == 503:
-            return None
-        query = Query(dict(parse_qsl(parameters, keep_blank_values=True)))
-        try:
-            rows = await self._read(page, replace(self._services.page_request_of(request), query=query))
-        except (BadQuery, ClientError):
-            return None
+        own_path = path.removeprefix(str(templates.globals["prefix"]))
+        page = _BY_PATH.get(own_path) or _PREVIEWS.get(own_path)
         visitor: Visitor = request.scope["visitor"]
+        if page is None or status == 503 or visitor.permit is None:
+            return None
         fields = {**{name: (value,) for name, value in request.query_params.items()}, **(visitor.form or {})}
         typed = {name: values[-1] for name, values in fields.items()}
+        # A preview was made from the fields of a form, which are in this form too.
+        query = Query(typed if isinstance(page, Action) else dict(parse_qsl(parameters, keep_blank_values=True)))
+        page_request = replace(self._services.page_request_of(request), query=query)
+        try:
+            if isinstance(page, Action):
+                rows = await self._shown(page, page_request, visitor.permit)
+            else:
+                rows = await self._read(page, page_request)
+        except (BadQuery, ClientError):
+            return None
         context = context_of(templates, request, page.title, False) | {"path": page.path, "query": query.values}
         words = words_of(status, error, page.path, typed)
         notice = templates.get_template("failed-form.html").render(words=words, reason=str(error))
         html = templates.get_template(page.template).render(**{**rows, **context, "live": False})
         kept = dict(visitor.form or {})
-        if isinstance(error, NotConfirmed) and not isinstance(error, Mistyped):
-            kept["typed"] = ("",)  # The plan is another: it has to be read and confirmed, too.
+        if not isinstance(error, Mistyped) and (isinstance(error, NotConfirmed) or isinstance(page, Action)):
+            kept["typed"] = ("",)  # The plan is another, or the record may have been written: to be confirmed again.
         return HTMLResponse(refilled(below_heading(html, notice), request.url.path, kept), status)
 
 

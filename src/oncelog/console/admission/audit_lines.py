@@ -12,7 +12,12 @@ from oncelog.admin.transactions.audit_trail import Audit
 from oncelog.console.query import MAX_PARAMETER_LENGTH
 
 # Form fields that identify the subject of a change.
-NAMING_FIELDS: Final = ("topic", "partition", "name", "id", "start_offset", "directory", "user", "principal", "typed")
+NAMING_FIELDS: Final = (
+    *("topic", "partition", "name", "id", "start_offset", "directory", "principal", "resource"),
+    *("user", "mechanism", "client_id", "ip", "typed"),
+)
+FOR_USER: Final = "for_user"  # In a line "user" is who runs the console.
+SECRET_FIELDS: Final = ("password", "repeated")
 
 
 def console_audit(audit: Audit, user: str, address: str) -> Audit:
@@ -37,4 +42,10 @@ def of_cluster(audit: Audit, cluster: str) -> Audit:
 
 def naming(fields: Mapping[str, str]) -> dict[str, str]:
     """The form fields that identify the subject, each cut to a parameter's length."""
-    return {name: fields[name][:MAX_PARAMETER_LENGTH] for name in NAMING_FIELDS if fields.get(name)}
+    # A password may have been typed as the confirmation.
+    secrets = [fields[name] for name in SECRET_FIELDS if name in fields]
+    return {
+        FOR_USER if name == "user" else name: fields[name][:MAX_PARAMETER_LENGTH]
+        for name in NAMING_FIELDS
+        if fields.get(name) and fields[name] not in secrets
+    }

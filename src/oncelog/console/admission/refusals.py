@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from oncelog.admin.transactions.audit_trail import Audit, entry_of
-from oncelog.console.admission.audit_lines import console_audit
+from oncelog.console.admission.audit_lines import SECRET_FIELDS, console_audit
 from oncelog.console.admission.error_words import words_of
 
 MAX_NOTED_PER_MINUTE: Final = 100
@@ -55,7 +55,10 @@ class Refusals:
         fields = dict(request.query_params)
         words = words_of(status, error, path, fields)
         page = {"title": words.title, "words": words, "reason": reason, "status": status, "live": live} | own
-        page["fields"] = fields if status in _MENDABLE and request.method == "GET" else {}
+        has_secret = any(name in fields for name in SECRET_FIELDS)
+        page["fields"] = fields if status in _MENDABLE and request.method == "GET" and not has_secret else {}
+        if has_secret:
+            page["own_address"] = request.url.path
         return HTMLResponse(template.render(**page), status)
 
     def login(self, request: Request, wrong: str, return_to: str) -> Response:

@@ -10,6 +10,7 @@ from oncelog.admin.client_quotas import Entity, alter_quotas, entity_text, quota
 from oncelog.admin.scram_users import Credential, delete_credentials, list_credentials, set_password
 from oncelog.base.acls import AclBinding
 from oncelog.client.blocking.client import Client
+from oncelog.console.admission.audit_lines import FOR_USER
 from oncelog.console.admission.gate import Permit
 from oncelog.console.changes.audited_changes import Changes, confirmed
 from oncelog.console.query import NotConfirmed
@@ -34,14 +35,14 @@ def add_acl(client: Client, permit: Permit, changes: Changes, binding: AclBindin
     confirmed(typed, binding.entry.principal, "principal")
     if has_acl(client, binding):
         raise NotConfirmed("the entry exists by now. Nothing was done")
-    changes.noted(permit, "add-acl", acl_details(binding), lambda: create_acls(client, [binding]))
+    changes.noted(permit, "add-acl", _acl_line(binding), lambda: create_acls(client, [binding]))
 
 
 def remove_acl(client: Client, permit: Permit, changes: Changes, binding: AclBinding, typed: str) -> None:
     confirmed(typed, binding.entry.principal, "principal")
     if not has_acl(client, binding):
         raise NotConfirmed("the entry does not exist any more. Nothing was done")
-    changes.noted(permit, "remove-acl", acl_details(binding), lambda: delete_acls(client, [binding]))
+    changes.noted(permit, "remove-acl", _acl_line(binding), lambda: delete_acls(client, [binding]))
 
 
 def acl_details(binding: AclBinding) -> dict[str, str]:
@@ -55,6 +56,11 @@ def acl_details(binding: AclBinding) -> dict[str, str]:
         "operation": entry.operation.name,
         "permission": entry.permission.name,
     }
+
+
+def _acl_line(binding: AclBinding) -> dict[str, str]:
+    # In a line "host" is the console's machine.
+    return {"from_host" if name == "host" else name: text for name, text in acl_details(binding).items()}
 
 
 def credential_of(client: Client, user: str, mechanism: str) -> Credential | None:
@@ -72,7 +78,7 @@ def set_user(
     """Set the password of a user for one mechanism. Raises NotConfirmed if the credential shown has changed."""
     confirmed(typed, new.user, "user")
     _unchanged(credential_text(credential_of(client, new.user, new.mechanism)), was)
-    details = {"user": new.user, "mechanism": new.mechanism, "iterations": new.iterations, "from": was}
+    details = {FOR_USER: new.user, "mechanism": new.mechanism, "iterations": new.iterations, "from": was}
     changes.noted(
         permit,
         "set-scram-user",
@@ -85,7 +91,7 @@ def remove_user(client: Client, permit: Permit, changes: Changes, user: str, mec
     confirmed(typed, user, "user")
     if credential_of(client, user, mechanism) is None:
         raise NotConfirmed(f"user {user!r} has no credential for {mechanism} any more. Nothing was done")
-    details = {"user": user, "mechanism": mechanism}
+    details = {FOR_USER: user, "mechanism": mechanism}
     changes.noted(permit, "remove-scram-user", details, lambda: delete_credentials(client, user, [mechanism]))
 
 

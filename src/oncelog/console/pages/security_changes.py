@@ -21,6 +21,7 @@ from oncelog.base.acls import (
     ResourceType,
 )
 from oncelog.client.blocking.client import Client
+from oncelog.console.admission.audit_lines import SECRET_FIELDS
 from oncelog.console.admission.gate import Permit
 from oncelog.console.changes import security_changes
 from oncelog.console.changes.audited_changes import Changes
@@ -110,7 +111,7 @@ def _acl_done(binding: AclBinding, message: str) -> Mapping[str, Any]:
 def read_user(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
     """The form of a user; with a name the present credential, and the new one."""
     query = page_request.query
-    if "password" in query.values:
+    if any(name in query.values for name in SECRET_FIELDS):
         raise BadQuery("a password does not belong into an address; type it into the form")
     user, mechanism = query.text("user"), query.choice("mechanism", tuple(MECHANISMS))
     iterations = query.number("iterations", MIN_ITERATIONS, MIN_ITERATIONS, MAX_ITERATIONS)
@@ -135,6 +136,8 @@ def act_set_user(client: Client, page_request: PageRequest, permit: Permit, chan
         raise BadQuery("the password is empty; type the new password")
     if password != query.long("repeated", MAX_PASSWORD_LENGTH):
         raise BadQuery("the two passwords differ; type the new password twice")
+    if password == query.text("typed"):
+        raise BadQuery("the confirmation is the password; type the user's name there, and another password")
     iterations = query.number("iterations", MIN_ITERATIONS, MIN_ITERATIONS, MAX_ITERATIONS)
     new = Credential(query.needed("user"), query.choice("mechanism", tuple(MECHANISMS)), iterations)
     security_changes.set_user(client, permit, changes, new, password, query.text("was"), query.text("typed"))

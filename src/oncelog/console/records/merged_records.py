@@ -187,7 +187,10 @@ class _Merge:
         return (-timestamp_ms if self._newest else timestamp_ms), lane.partition
 
     def _is_spent(self) -> bool:
-        return self._read_bytes >= READ_BYTES or self._client.system.now_ms() >= self._deadline_ms
+        return self._read_bytes >= READ_BYTES or self._is_late()
+
+    def _is_late(self) -> bool:
+        return self._client.system.now_ms() >= self._deadline_ms
 
     def _show_now(self, partition: TopicPartition, candidate: _Candidate) -> None:
         if not candidate.is_shown:
@@ -253,6 +256,7 @@ class _Merge:
             states = decided_states(fetched) if chunk.is_decided else {}
         except CorruptBatch:
             states = {}
+        has_matched = False
         for at, header in iter_headers(fetched.records):
             if self._newest and header.base_offset < chunk.low:
                 # Fetches return whole batches: the rest of the first one needs no other read.
@@ -261,6 +265,11 @@ class _Merge:
                 continue
             if not self._filter.allows(_batch_state(header, states.get(at, UNDECIDED))):
                 continue
+            if has_matched and self._is_late():
+                # A response may expand to gigabytes: at least one batch of it is searched.
+                chunk.position = header.base_offset
+                return
+            has_matched = True
             for record in matching_records(fetched, at, header, states.get(at, UNDECIDED), self._filter):
                 if record.offset < chunk.high and (record.offset >= chunk.low or record.state == UNREADABLE):
                     self._add(chunk, record)

@@ -24,6 +24,7 @@ _PIECE: Final = 256 * KIB
 MAX_JSON_BYTES: Final = MIB  # A larger value is not parsed, and has no fields.
 _ASCII: Final = re.compile(rb"[\x00-\x7f]+")
 _NUMBER: Final = re.compile(r"-?[0-9.]+(?:[eE][+-]?[0-9]+)?")
+_PLAIN_IN_JSON: Final = re.compile(rb'[^"\\/\x00-\x1f\x7f-\xff]+')
 _STEP: Final = re.compile(r"""\['([^']*)'\]|\["([^"]*)"\]|\[(\d+)\]|\.?([^.\[\]]+)""")
 
 
@@ -121,9 +122,7 @@ class Comparison:
         """Bytes of the text that a matching value has, in lower case; empty if it may be written differently."""
         if self.operator == DIFFERS or self.text in ("null", "true", "false") or _NUMBER.fullmatch(self.text):
             return b""
-        pieces = _ASCII.findall(self.text.encode(errors="surrogateescape"))
-        # JSON escapes these; Number and text may differ in the others.
-        return max(re.split(rb'["\\/\x00-\x1f\x7f]', max(pieces, key=len, default=b"")), key=len).lower()
+        return _unescaped(self.text).lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +161,9 @@ class FieldIs:
         text = b"" if self.comparison is None else self.comparison.needle
         if text:
             return Needle(text, ignores_case=True, in_json=True)
-        return Needle(max(_ASCII.findall(self.path[-1].encode(errors="replace")), key=len, default=b""), in_json=True)
+        # A number may be an index, which no record has as text.
+        names = (_unescaped(step) for step in self.path if not step.isdecimal())
+        return Needle(max(names, key=len, default=b""), in_json=True)
 
     def holds(self, record: Record) -> bool:
         value = record.value
@@ -223,6 +224,11 @@ def _at(value: Any, path: tuple[str, ...]) -> Iterator[Any]:
             yield from (item for element in value[int(path[0]) :][:1] for item in _at(element, path[1:]))
         else:
             yield from (item for element in value for item in _at(element, path))
+
+
+def _unescaped(text: str) -> bytes:
+    # The longest part that JSON has as it is, unless it spells letters by their codes.
+    return max(_PLAIN_IN_JSON.findall(text.encode(errors="surrogateescape")), key=len, default=b"")
 
 
 def _folded(data: bytes) -> str:

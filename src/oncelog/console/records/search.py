@@ -25,7 +25,7 @@ from oncelog.console.records.record_states import (
     decided_states,
 )
 from oncelog.console.records.transaction_outcomes import Outcomes, Settled
-from oncelog.records.batch import iter_headers
+from oncelog.records.batch import BatchHeader, iter_headers
 from oncelog.records.errors import CorruptBatch
 
 # "Nothing found" is reported only after everything up to the initial end was read; a search that stops earlier gives
@@ -37,6 +37,7 @@ FETCH_BYTES: Final = 4 * MIB
 PARTITION_BYTES: Final = 2 * MIB
 _POLL_MS: Final = 300
 _PROGRESS_MS: Final = 200
+STEP_MS: Final = 1000  # Of a response that takes longer the rest is dropped, and read again after other readers.
 _MAX_UNREADABLE: Final = 20
 
 
@@ -113,6 +114,9 @@ class _Search:
         self._total = self._left()
         self._hits = 0
         self._unreadable: list[str] = []
+        self._step_until_ms = 0
+        self._has_begun = False  # The step has searched a batch.
+        self._is_cut = False  # The last step dropped a part of its responses.
         self.outcomes = Outcomes()
 
     def part(self, until: Mapping[TopicPartition, int], *, decided: bool) -> Iterator[SearchEvent]:
@@ -129,6 +133,8 @@ class _Search:
             while len(fetcher) and not self._is_over():
                 fetcher.wait(_POLL_MS)
                 yield from self._step(fetcher, until, decided)
+                if self._is_cut:
+                    fetcher.assign({partition: self._at[partition] for partition in at}, until)
                 if (now_ms := self._client.system.now_ms()) - reported_ms >= _PROGRESS_MS:
                     reported_ms = now_ms
                     yield self.progress()
@@ -137,14 +143,17 @@ class _Search:
 
     def _step(self, fetcher: Fetcher, until: Mapping[TopicPartition, int], decided: bool) -> list[SearchEvent]:
         events: list[SearchEvent] = []
+        self._is_cut = False
         # Keep no record of a response after the lock is released.
         with held():
+            self._has_begun = False
+            self._step_until_ms = self._client.system.now_ms() + STEP_MS
             for fetched in fetcher.arrived(ANSWER_MS):
                 if fetched.error_code:
                     raise BrokerRefused(fetched.error_code, f"records of {fetched.partition}")
                 scanned_now = self._scan(fetched, until[fetched.partition], decided)
                 events += (self._shown(event) if isinstance(event, Hit) else event for event in scanned_now)
-                if self._is_over():
+                if self._is_cut or self._is_over():
                     break
         return events
 
@@ -161,7 +170,16 @@ class _Search:
 
     def _scan(self, fetched: Fetched, until: int, decided: bool) -> Iterator[SearchEvent]:
         partition = fetched.partition
-        for event in scanned(fetched, self._filter, until, None if decided else {}, self.outcomes):
+
+        def goes_on(header: BatchHeader) -> bool:
+            # A batch may expand to many times its bytes: at least one is searched.
+            is_late = self._client.system.now_ms() >= self._step_until_ms or self._stopped()
+            self._is_cut = self._has_begun and is_late
+            self._at[partition] = max(fetched.position, header.base_offset)
+            self._has_begun = True
+            return not self._is_cut
+
+        for event in scanned(fetched, self._filter, until, None if decided else {}, self.outcomes, goes_on):
             if isinstance(event, str):
                 if len(self._unreadable) < _MAX_UNREADABLE:
                     self._unreadable.append(event)
@@ -172,7 +190,8 @@ class _Search:
                 if self._hits >= MAX_HITS:
                     self._at[partition] = min(event.record.offset + 1, until)
                     return
-        self._at[partition] = min(fetched.next_offset, until)
+        if not self._is_cut:
+            self._at[partition] = min(fetched.next_offset, until)
 
 
 def scanned(
@@ -181,6 +200,7 @@ def scanned(
     until: int,
     states: Mapping[int, str] | None,
     outcomes: Outcomes,
+    goes_on: Callable[[BatchHeader], bool] = lambda header: True,  # Asked before each batch.
 ) -> Iterator[Hit | Settled | str]:
     """The matching records of a response below ``until``, and a sentence for each batch that cannot be read.
 
@@ -190,6 +210,8 @@ def scanned(
     for at, header in iter_headers(fetched.records):
         if header.next_offset <= fetched.position or header.base_offset >= until:
             continue
+        if not goes_on(header):
+            return
         try:
             if header.is_control:
                 yield from outcomes.settled_by(fetched, at, header)

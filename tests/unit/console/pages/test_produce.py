@@ -19,7 +19,7 @@ from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.testing.broker import Broker
 from tests.interop.admin.lab import ByHand, at
-from tests.unit.console.visits import lines_of, token_of
+from tests.unit.console.visits import ORIGIN, lines_of, token_of
 
 pytestmark = pytest.mark.slow
 SHOW, SEND = "/messages/produce/show", "/messages/produce/send"
@@ -70,7 +70,11 @@ def test_a_record_is_shown_and_then_written_as_shown(client: Client, changer: Te
     assert changer.get(path).json()["slice"]["records"] == []
     sent = hidden(shown.text)
     assert sent["partition"] == str(partition)
-    assert changer.post(SEND, data=sent | {"typed": "dusk"}).status_code == 409
+    mistyped = changer.post(SEND, data=sent | {"typed": "dusk"}, headers={"referer": ORIGIN + SHOW})
+    assert (mistyped.status_code, "Not confirmed." in mistyped.text) == (409, True)
+    assert hidden(mistyped.text) == sent, "the same record to the same partition"
+    assert 'value="dusk"' in mistyped.text
+    assert str(changer.get(SHOW).url) == ORIGIN + "/messages/produce", "after a login"
     (refused,) = lines_of(tmp_path / "audit")
     assert (refused["outcome"], refused["path"], refused["topic"]) == ("refused", SEND, "desk")
     done = changer.post(SEND, data=sent | {"typed": "desk"})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +29,8 @@ from tests.unit.console.visits import lines_of, token_of, visiting
 pytestmark = pytest.mark.slow
 HOSTILE = "User:<img src=x onerror=alert(1)>\u202e"
 SECRET = "correct horse battery staple"
+RUNS = (getpass.getuser(), socket.gethostname())
+"""The user and the machine of the console, in each line of its audit log."""
 CONFIG = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
@@ -101,6 +105,8 @@ def test_an_entry_is_added_and_removed_as_previewed(secured: Broker, changer: Te
     assert [line["action"] for line in done] == ["add-acl", "remove-acl"]
     assert (done[0]["principal"], done[0]["operation"], done[0]["resource"]) == ("User:bob", "WRITE", "orders")
     assert {line["principal"] for line in lines if line["outcome"] == "refused"} == {"User:bob", "bob"}
+    assert {(line["user"], line["host"]) for line in lines} == {RUNS}
+    assert done[0]["from_host"] == "*"
 
 
 def test_a_password_is_set_and_is_nowhere(secured: Broker, changer: TestClient, tmp_path: Path) -> None:
@@ -113,12 +119,13 @@ def test_a_password_is_set_and_is_nowhere(secured: Broker, changer: TestClient, 
     answers = [
         changer.post(address, data=form | {"repeated": SECRET + "x"}),
         changer.post(address, data=form | {"typed": SECRET[:5]}),
+        changer.post(address, data=form | {"typed": SECRET}),
         changer.post(address, data=form | {"password": "", "repeated": ""}),
         changer.post(address.replace("8192", "1"), data=form),
         changer.post(address, data=form),
         changer.post(address, data=form),
     ]
-    assert [answer.status_code for answer in answers] == [400, 409, 400, 400, 200, 409], "the last: it has changed"
+    assert [answer.status_code for answer in answers] == [400, 409, 400, 400, 400, 200, 409], "the last: it has changed"
     with Client(secured.bootstrap_servers) as client:
         assert [(row.mechanism, row.iterations) for row in list_credentials(client, ["carol"])] == [
             ("SCRAM-SHA-512", 8192)
@@ -127,10 +134,14 @@ def test_a_password_is_set_and_is_nowhere(secured: Broker, changer: TestClient, 
     texts += [changer.get("/security/users.json").text, changer.get("/security/users?filter=CAROL").text]
     assert not [text for text in texts if SECRET in text]
     assert "carol" in texts[-1]
-    assert changer.get(f"{path}&password={SECRET}").status_code == 400
+    for name in ("password", "repeated"):
+        addressed = changer.get(f"{path}&{name}={SECRET}")
+        assert (addressed.status_code, "correct" in addressed.text) == (400, False)
     gone = changer.post("/security/user/remove", data=form | {"user": "carol", "mechanism": "SCRAM-SHA-512"})
     assert gone.status_code == 200
-    actions = [(line["action"], line["outcome"]) for line in lines_of(tmp_path / "audit") if line["outcome"] == "done"]
+    lines = lines_of(tmp_path / "audit")
+    assert {(line["user"], line["host"], line["for_user"]) for line in lines} == {(*RUNS, "carol")}
+    actions = [(line["action"], line["outcome"]) for line in lines if line["outcome"] == "done"]
     assert actions == [("set-scram-user", "done"), ("remove-scram-user", "done")]
 
 
@@ -163,7 +174,12 @@ def test_a_quota_is_set_as_previewed(secured: Broker, changer: TestClient, tmp_p
     removed = chosen | {"value": ""}
     assert changer.post("/security/quota/set", params=removed, data=form | {"was": "2048"}).status_code == 200
     assert changer.get("/security/quotas.json?kind=user").json()["quotas"]["rows"] == []
-    last = lines_of(tmp_path / "audit")[-1]
+    lines = lines_of(tmp_path / "audit")
+    refused = [line for line in lines if line["outcome"] == "refused"]
+    assert {(line["user"], line["host"], line["for_user"], line["client_id"]) for line in refused} == {
+        (*RUNS, "dan", "etl")
+    }
+    last = lines[-1]
     assert (last["action"], last["from"], last["to"]) == ("set-quota", "2048", "none")
 
 

@@ -133,6 +133,31 @@ def test_reads_are_bounded_and_a_list_says_what_it_does_not_cover(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("newest", [True, False])
+def test_a_response_that_takes_long_is_not_searched_to_its_end(
+    client: Client, monkeypatch: pytest.MonkeyPatch, newest: bool
+) -> None:
+    query = {"topic": f"late-{newest}", "value": "x1"}
+    fill(client, query["topic"], seed=7)
+    expected = places(pages(client, query, 500, newest=newest))
+    searched: list[int] = []
+    matching = merging.matching_records
+
+    def counting(fetched: Any, at: int, header: Any, state: str, record_filter: RecordFilter) -> Iterator[StoredRecord]:
+        searched.append(at)
+        return matching(fetched, at, header, state, record_filter)
+
+    monkeypatch.setattr(merging, "matching_records", counting)
+    monkeypatch.setattr(merging._Merge, "_is_late", lambda merge: len(searched) >= 3)
+    listed: list[Place] = []
+    for page in pages(client, query, 500, newest=newest):
+        assert len(searched) <= 3, "a page ends in the middle of a response"
+        searched.clear()
+        listed += places(iter([page]))
+    assert sorted(listed) == sorted(expected)
+
+
+@pytest.mark.slow
 def test_chunks_that_turn_out_large_are_read_in_smaller_ones(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     times = fill(client, "chunked", seed=5, value=b"v" * 3000, count=150)
     monkeypatch.setattr(merging, "_CHUNK_BYTES", 20_000)

@@ -104,6 +104,25 @@ def test_a_needle_passes_over_no_record_that_matches() -> None:
             )
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("a[0]", b'{"a": ["x"]}'),
+        ("a[0]=5", b'{"a": [5]}'),
+        ("a[3]!=y", b'{"a": [1, 2, 4, "x"]}'),
+        ("a.7", b'{"a": {"7": 1}}'),
+        ("['a/b']", rb'{"a\/b": 1}'),
+        ("""['a"b']""", rb'{"a\"b": 1}'),
+    ],
+)
+def test_a_needle_is_no_index_and_nothing_that_json_escapes(field: str, value: bytes) -> None:
+    record = Record(0, 5, None, value)
+    batch = build_batch([record])
+    record_filter = parsed(field=field)
+    assert record_filter.matches(record)
+    assert [*records_with(batch[HEADER_SIZE:], read_header(batch), record_filter)] == [record]
+
+
 def test_long_values_are_compared_in_pieces() -> None:
     record_filter = parsed(value="GRÜẞE")
     for before in (0, 255 * 1024 - 3, 256 * 1024 - 5, 256 * 1024 - 1, 256 * 1024, 700_000):

@@ -8,19 +8,24 @@ from collections.abc import Iterator
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.client.blocking import Client
+from oncelog.client.blocking.fetcher import Fetcher
 from oncelog.client.machine.positions import Fetched
 from oncelog.console.formats.schema_files import read_schemas
 from oncelog.console.page import PageRequest
 from oncelog.console.query import Query
+from oncelog.console.records import search as searches
 from oncelog.console.records.matching import records_with
 from oncelog.console.records.record_filter import PLACES, RecordFilter, TextIn
-from oncelog.console.records.search import Hit, scanned
+from oncelog.console.records.record_states import StoredRecord
+from oncelog.console.records.search import Hit, Progress, scanned, search
+from oncelog.console.records.search_rows import search_of
 from oncelog.console.records.tail import TAIL_ROWS
 from oncelog.console.records.transaction_outcomes import MAX_WAITING, Outcomes, Settled
 from oncelog.console.settings import Settings
@@ -68,6 +73,39 @@ def test_a_search_goes_on_where_it_stopped(client: Client, reader: TestClient) -
     assert reader.get(f"{path}&positions=0").status_code == 400
     events = reader.get("/messages/search-events?topic=further&q=hay&positions=0:2").text
     assert "1 of 1 offsets read, 1 found" in events
+
+
+def test_a_search_drops_the_rest_of_a_response_that_takes_long(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    create_topic(client, NewTopic("in-steps", partitions=2, replication_factor=1))
+    client.topic("in-steps")
+    for number in range(20):
+        client.produce(at("in-steps", number % 2), build_batch([Record(n, 5, None, b"v%d" % n) for n in range(3)]))
+    batches: list[int] = []
+    arrived, matching = Fetcher.arrived, searches.matching_records
+
+    def arriving(fetcher: Fetcher, wait_ms: int) -> list[Fetched]:
+        batches.append(0)
+        return arrived(fetcher, wait_ms)
+
+    def counting(*batch: Any) -> Iterator[StoredRecord]:
+        batches[-1] += 1
+        return matching(*batch)
+
+    def searched() -> tuple[list[tuple[int, int]], bool]:
+        events = [*search(client, *search_of(client, Query({"topic": "in-steps", "value": "v1"})), lambda: False)]
+        hits = [(hit.partition.partition, hit.record.offset) for hit in events if isinstance(hit, Hit)]
+        assert isinstance(events[-1], Progress)
+        return sorted(hits), events[-1].complete
+
+    monkeypatch.setattr(Fetcher, "arrived", arriving)
+    monkeypatch.setattr(searches, "matching_records", counting)
+    at_once = searched()
+    assert max(batches) > 1
+    monkeypatch.setattr(searches, "STEP_MS", 0)
+    batches.clear()
+    assert searched() == at_once
+    assert (len(at_once[0]), at_once[1]) == (20, True)
+    assert max(batches) == 1, "the lock is free after each batch"
 
 
 @pytest.mark.slow
