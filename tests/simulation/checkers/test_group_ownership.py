@@ -385,6 +385,21 @@ def empty_group_begins_anew_as_a_classic_member_asks_for_an_id(talk: GroupTalk) 
     talk.beat("c", 0, (), told=2, assigned=(0,))
 
 
+def empty_group_is_classic_and_the_answer_to_its_first_member_is_lost(talk: GroupTalk) -> None:
+    talk.beat("a", 0, (), told=5, assigned=(0,))
+    talk.beat("a", -1)
+    talk.ask(join_group.JoinGroupRequest(group_id="g", protocol_type="consumer"))
+    talk.classic_join("b", 2)
+
+
+def member_joins_at_the_first_epoch_of_a_mixed_group(talk: GroupTalk) -> None:
+    talk.beat("a", 0, (), told=2, assigned=(0,))
+    talk.classic_join("b", 2)
+    talk.beat("c", 0, (), told=2, assigned=())
+    talk.beat("a", 2, (0,))
+    talk.wait(80, lambda: talk.beat("c", 2), lambda: talk.beat("a", 2))
+
+
 def group_becomes_classic_while_a_new_assignment_is_due(talk: GroupTalk) -> None:
     talk.classic_join("a", 3)
     talk.beat("b", 0, (), told=4, assigned=(0,))
@@ -435,6 +450,8 @@ CLOSE: list[Conversation] = [
     last_member_of_the_new_protocol_is_replaced_before_an_assignment,
     empty_group_is_of_the_other_protocol_and_begins_anew,
     empty_group_begins_anew_as_a_classic_member_asks_for_an_id,
+    empty_group_is_classic_and_the_answer_to_its_first_member_is_lost,
+    member_joins_at_the_first_epoch_of_a_mixed_group,
     group_becomes_classic_while_a_new_assignment_is_due,
     refused_commit_of_a_former_owner,
     commits_of_epochs_that_do_not_fit_the_partition,

@@ -13,8 +13,7 @@ from oncelog.wire.messages.sync_group import SyncGroupResponse
 
 FELL: Final = "W14 generation fell"
 SHARED: Final = "W15 generation shared wrongly"
-# An empty group that becomes one of the other protocol starts with these again.
-_FIRST_GENERATION: Final = 1
+# An empty group that becomes one of the consumer protocol starts with this epoch again.
 _FIRST_EPOCH: Final = 2
 
 
@@ -34,6 +33,12 @@ class Generations:
         self._epochs: dict[str, dict[str, Rising]] = defaultdict(lambda: defaultdict(Rising))
         # Groups that a classic member has asked to join: already MEMBER_ID_REQUIRED makes an empty group classic.
         self._may_be_classic: set[str] = set()
+        # JoinGroup requests by group since the last answer to one: an empty group that becomes classic starts over at
+        # generation 1, and the answers to its first members may be lost.
+        self._unanswered_joins: dict[str, int] = defaultdict(int)
+        # The highest generation or epoch by group, and its members of the consumer protocol that have not left.
+        self._highest: dict[str, int] = defaultdict(int)
+        self._present: dict[str, set[str]] = defaultdict(set)
         # Called with a group whose generations or epochs start over.
         self.on_new_beginning: Callable[[str], None] = lambda group: None
         # Group instance id by member id: a returning static member still leads under its new member id (KIP-345).
@@ -56,6 +61,7 @@ class Generations:
 
     def join_requested(self, exchange: Exchange) -> None:
         self._may_be_classic.add(exchange.request.group_id)
+        self._unanswered_joins[exchange.request.group_id] += 1
 
     def joined(self, exchange: Exchange, response: JoinGroupResponse, index: int) -> None:
         group, generation = exchange.request.group_id, response.generation_id
@@ -65,8 +71,10 @@ class Generations:
             # The member replaced the last one of the consumer protocol while a new target was due. It is answered its
             # own epoch, as by Apache Kafka; its SyncGroup is refused, and it joins again.
             return
-        if generation == _FIRST_GENERATION and group in self._epochs:
+        joins = self._unanswered_joins.pop(group, 0)
+        if generation <= joins and group in self._epochs and self._may_have_fallen_to(generation, group):
             self._begin_anew(group)
+        self._highest[group] = max(self._highest[group], generation)
         if self._is_cluster:
             # A generation is durable once its assignment is (SyncGroup). A frozen coordinator that does not know its
             # successor continues from its own last generation, but its assignments never become durable. A broker that
@@ -101,20 +109,32 @@ class Generations:
 
     def heartbeat_answered(self, exchange: Exchange, response: ConsumerGroupHeartbeatResponse, index: int) -> None:
         group, epoch = exchange.request.group_id, response.member_epoch
+        member_id = response.member_id or exchange.request.member_id
         if response.error_code or epoch < 0 or group in self._ignored:
+            self._present[group].discard(member_id)
             return
-        if exchange.request.member_epoch == 0 and epoch <= _FIRST_EPOCH and group in self._may_be_classic:
+        is_first = exchange.request.member_epoch == 0 and epoch <= _FIRST_EPOCH
+        if is_first and group in self._may_be_classic and self._may_have_fallen_to(epoch, group):
             self._begin_anew(group)
-        epochs = self._epochs[group][response.member_id or exchange.request.member_id]
+        self._highest[group] = max(self._highest[group], epoch)
+        self._present[group].add(member_id)
+        epochs = self._epochs[group][member_id]
         if not self._is_cluster:
             self._check_rising(epochs, group, epoch, exchange)
         epochs.sent(index, epoch)
+
+    def _may_have_fallen_to(self, generation: int, group: str) -> bool:
+        # One that stays is of an emptied group only if none is known to be there.
+        highest = self._highest[group]
+        return generation < highest or (generation == highest and not self._present[group])
 
     def _begin_anew(self, group: str) -> None:
         self._may_be_classic.discard(group)
         self._joined.pop(group, None)
         self._synced.pop(group, None)
         self._epochs.pop(group, None)
+        self._highest.pop(group, None)
+        self._present.pop(group, None)
         self._synced_by = defaultdict(Rising, {key: value for key, value in self._synced_by.items() if key[1] != group})
         self._leaders = {key: leader for key, leader in self._leaders.items() if key[0] != group}
         self.on_new_beginning(group)
