@@ -56,7 +56,7 @@ def _read(wheel: zipfile.ZipFile, names: list[str], name: str) -> email.message.
 def _check_files(wheel: zipfile.ZipFile, names: list[str]) -> None:
     """Each packaged file of the checkout is there, licences as well, and nothing of the tests."""
     posixes = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src").rglob("*") if path.is_file()}
-    expected = {name for name in posixes if not name.endswith((".pyc", ".pyo")) and ".egg-info/" not in name}
+    expected = {name for name in posixes if "__pycache__/" not in name and ".egg-info/" not in name}
     assert expected == {name for name in names if not name.startswith("oncelog-")}
     licences = {name.rpartition("/")[2] for name in names if ".dist-info/licenses/" in name}
     assert licences == {"LICENSE", "NOTICE", "htmx.LICENSE", "htmx-ext-sse.LICENSE"}
