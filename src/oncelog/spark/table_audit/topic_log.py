@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from oncelog.base.ids import TopicPartition
-from oncelog.records.batch import iter_headers
+from oncelog.records.batch import BatchHeader, iter_headers
 from oncelog.records.control import ControlType, control_type
 from oncelog.records.errors import CorruptBatch, TruncatedBatch
 from oncelog.records.record import read_records
@@ -83,10 +83,10 @@ class LogReader:
             caveat,
         )
 
-    def _end_transaction(self, records: bytes | memoryview, at: int, header: object) -> None:
-        record = next(iter(read_records(records, at, header, _MAX_CONTROL_BYTES)), None)  # type: ignore[arg-type]
+    def _end_transaction(self, records: bytes | memoryview, at: int, header: BatchHeader) -> None:
+        record = next(iter(read_records(records, at, header, _MAX_CONTROL_BYTES)), None)
         outcome = ControlType.UNKNOWN if record is None else control_type(record.key)
-        runs = self._open.pop(header.producer_id, [])  # type: ignore[attr-defined]
+        runs = self._open.pop(header.producer_id, [])
         for run in runs:
             _extend(self._aborted if outcome is ControlType.ABORT else self._committed, run)
 
