@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Final
 
 from oncelog.base.units import MIB
 from oncelog.console.formats.readers import NotReadable, Pairs, Read, avro_reader, protobuf_reader, read_messagepack
-from oncelog.console.formats.wire_format import AVRO
+from oncelog.schemas.wire_format import AVRO
 
 # A message, either way, is the length of a JSON header, the header, the length of the bytes, and the bytes. The first
 # has the schemas; every other one asks for a value as text. The process ends when its input does.

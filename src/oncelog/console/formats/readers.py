@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from oncelog.console.formats import avro_values
-from oncelog.console.formats.wire_format import message_path
+from oncelog.schemas.wire_format import message_path
 
 INSTALL: Final = "pip install 'oncelog[console-formats]'"
 _SINGLE_OBJECT: Final = b"\xc3\x01"

@@ -14,8 +14,8 @@ from uuid import UUID
 
 from oncelog.base.units import MIB
 from oncelog.client.errors import ConfigError
-from oncelog.console.formats.wire_format import AVRO as AVRO
-from oncelog.console.formats.wire_format import KEY, VALUE
+from oncelog.schemas.wire_format import AVRO as AVRO
+from oncelog.schemas.wire_format import KEY, VALUE
 
 PROTOBUF: Final = "protobuf"
 KINDS: Final = {".avsc": AVRO, ".desc": PROTOBUF, ".binpb": PROTOBUF, ".protoset": PROTOBUF}

@@ -14,9 +14,9 @@ from typing import Final
 from oncelog.base.notation import json_text
 from oncelog.console.formats.decoder_process import ANSWER_S, MESSAGEPACK, DecodingProcess, Text
 from oncelog.console.formats.schema_files import AVRO, PROTOBUF, schema_for
-from oncelog.console.formats.wire_format import KEY, VALUE, Framed, framed
 from oncelog.console.records.large_json import LARGE, LargeBytes, StoredString
 from oncelog.records.record import Headers
+from oncelog.schemas.wire_format import KEY, VALUE, Framed, framed
 
 MESSAGEPACK_FORMAT: Final = "messagepack"
 FORMATS: Final = ("auto", "text", "json", "hex", "integer", MESSAGEPACK_FORMAT, AVRO, PROTOBUF)

@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from oncelog.base.notation import json_text
 from oncelog.base.units import KIB, MIB
-from oncelog.console.formats.wire_format import VALUE, framed
 from oncelog.records.record import Record
+from oncelog.schemas.wire_format import VALUE, framed
 
 # Conditions compare bytes, without regard to case unless asked to. A filter also knows bytes that lie in every record
 # it matches (`Needle`): a batch without them is passed over as one block, without a step per record.

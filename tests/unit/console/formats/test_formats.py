@@ -18,9 +18,9 @@ import pytest
 from oncelog.client.errors import ConfigError
 from oncelog.console.formats.decoder_process import DecodingProcess
 from oncelog.console.formats.schema_files import read_schemas, schema_for
-from oncelog.console.formats.wire_format import VALUE, framed, message_path
 from oncelog.console.records.decoding import Decoder, Shown
 from oncelog.records.record import Headers
+from oncelog.schemas.wire_format import VALUE, framed, message_path
 from tests.unit.console.formats.samples import CHAIN, NOTHINGS, ORDER, avro, avro_file, message, shop_file
 
 pytestmark = pytest.mark.slow
