@@ -23,6 +23,7 @@ from oncelog.storage.file_names import (
     DELETED,
     LEADER_EPOCHS,
     LOG,
+    OFFSET_INDEX,
     SNAPSHOT,
     SWAP,
     TEMPORARY,
@@ -221,10 +222,13 @@ class Recovery:
     def _damaged_transaction_indexes(
         self, parsed: Iterable[tuple[int, str, str]], segments: list[Segment]
     ) -> Iterable[int]:
-        """Base offsets of segments with a damaged transaction index, which only recovery can rebuild."""
-        with_index = {base for base, extension, _ in parsed if extension == TRANSACTION_INDEX}
+        """Base offsets of segments with a damaged or lost index, which recovery rebuilds."""
+        files = {(base, extension) for base, extension, _ in parsed}
         for segment in segments:
-            if segment.base_offset in with_index:
+            # Only segments with aborted transactions have the file: a lost offset index tells that it may be lost, too.
+            if segment.size_bytes and (segment.base_offset, OFFSET_INDEX) not in files:
+                yield segment.base_offset
+            elif (segment.base_offset, TRANSACTION_INDEX) in files:
                 try:
                     _ = segment.aborted
                 except CorruptFile:
