@@ -202,9 +202,11 @@ def bitmap(valid: Mask | None) -> pa.Buffer | None:
     return None if valid is None else buffer_of(np.packbits(valid, bitorder="little"))
 
 
-def array_of(kind: pa.DataType, values: npt.NDArray[Any], valid: Mask | None = None) -> Array:
-    """Values of a fixed width as an array."""
-    return pa.Array.from_buffers(kind, len(values), [bitmap(valid), buffer_of(np.ascontiguousarray(values))])
+def array_of(kind: pa.DataType, values: npt.NDArray[Any], valid: Mask | None = None, count: int | None = None) -> Array:
+    """Values of a fixed width as an array; ``count`` of them if they are bits."""
+    return pa.Array.from_buffers(
+        kind, len(values) if count is None else count, [bitmap(valid), buffer_of(np.ascontiguousarray(values))]
+    )
 
 
 def with_nulls(array: Array, index: Indexes, count: int) -> Array:

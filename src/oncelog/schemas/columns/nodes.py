@@ -111,7 +111,7 @@ class Binary:
     def read(self, cursor: Cursor, valid: Mask | None = None) -> Array:
         data = self.gather(cursor, valid)
         if self.type == pa.string():
-            data = _as_text(data, cursor, valid)
+            data = as_text(data, cursor)
         elif self.type != pa.binary():  # of a fixed size, which damaged records lack
             data = as_fixed(data, self.type)
         return data if valid is None else _masked(data, valid)
@@ -147,7 +147,7 @@ def content_of(data: Array) -> npt.NDArray[np.uint8]:
     return np.zeros(0, np.uint8) if buffer is None else np.frombuffer(memoryview(buffer), np.uint8)
 
 
-def _as_text(data: Array, cursor: Cursor, valid: Mask | None) -> Array:
+def as_text(data: Array, cursor: Cursor) -> Array:
     """Binary as text. Invalid UTF-8 marks its record, and is empty."""
     content = content_of(data)
     if len(content) and int(content.max()) >= 0x80:

@@ -34,16 +34,7 @@ class Repeated:
     def read(self, cursor: Cursor, valid: Mask | None = None) -> Array:
         items = Items(len(cursor))
         self._read_blocks(cursor, items)
-        values: Any
-        offsets: Any
-        values, totals = items.joined(self._item.type)
-        offsets = lengths_to_offsets(totals)
-        array: Array
-        if pa.types.is_map(self.type):
-            array = pa.MapArray.from_arrays(offsets, values.field(0), values.field(1))
-        else:
-            array = pa.ListArray.from_arrays(offsets, values)
-        return array
+        return list_of(self.type, *items.joined(self._item.type))
 
     def skip(self, cursor: Cursor) -> None:
         self._read_blocks(cursor, None)
@@ -148,6 +139,17 @@ class Items:
         # Items of a record come in their order, so a stable sort keeps it.
         order = np.argsort(owners, kind="stable")
         return pa.concat_arrays(self._arrays).take(array_of(pa.int64(), order)), totals
+
+
+def list_of(kind: pa.DataType, values: Any, totals: Longs) -> Array:
+    """A list or map array: each record has so many of the values."""
+    offsets: Any = lengths_to_offsets(totals)
+    array: Array
+    if pa.types.is_map(kind):
+        array = pa.MapArray.from_arrays(offsets, values.field(0), values.field(1))
+    else:
+        array = pa.ListArray.from_arrays(offsets, values)
+    return array
 
 
 def _each(active: Indexes, counts: Longs) -> tuple[Indexes, Longs]:
