@@ -14,6 +14,7 @@ from oncelog.client.errors import ConfigError
 from oncelog.console.formats.schema_files import SchemaFile
 from oncelog.console.logins import Login, NoLogin
 from oncelog.listening.addresses import HOST_NAME, is_addressed_to
+from oncelog.schemas.client.settings import RegistrySettings
 
 MAX_METRICS_URLS: Final = 32
 MAX_CLUSTERS: Final = 32
@@ -30,6 +31,7 @@ class NamedCluster:
     client: Mapping[str, str] = field(default_factory=dict, repr=False)
     command_options: str = ""
     metrics_urls: tuple[str, ...] = ()
+    registry: RegistrySettings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +62,10 @@ class Settings:
     """Interval between samples for the metrics page; 0 for no samples."""
     metrics_urls: tuple[str, ...] = ()
     """Metrics ports of oncelog's brokers."""
+    registry: RegistrySettings | None = None
+    """The schema registry whose schemas decode keys and values."""
     clusters: tuple[NamedCluster, ...] = ()
-    """Named clusters; they replace ``bootstrap``, ``client``, ``command_options`` and ``metrics_urls``."""
+    """Named clusters; each replaces ``bootstrap``, ``client``, ``command_options``, ``metrics_urls``, ``registry``."""
     cluster: str = ""
     """The name of the cluster of these settings; empty if it has none."""
     prefix: str = ""
@@ -119,6 +123,7 @@ class Settings:
                 client=cluster.client,
                 command_options=cluster.command_options,
                 metrics_urls=cluster.metrics_urls,
+                registry=cluster.registry,
             )
             for cluster in self.clusters
         )

@@ -1,4 +1,4 @@
-"""Columns of many Protobuf payloads have what Protobuf's own parser reads from each, or the payload's row has a reason."""
+"""Columns of many Protobuf payloads have what Protobuf's own parser reads from each, or the row has a reason."""
 
 from __future__ import annotations
 

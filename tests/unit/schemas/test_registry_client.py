@@ -15,10 +15,10 @@ from oncelog.schemas.client.errors import (
     RegistryRefused,
     RegistryUnavailable,
 )
-from oncelog.schemas.client.references import referenced_schemas
 from oncelog.schemas.client.registry import Registry, SubjectVersion, context_of
 from oncelog.schemas.client.settings import parse_settings
-from oncelog.schemas.schema import Reference, RegisteredSchema, Schema, SchemaError, SchemaType
+from oncelog.schemas.formats.references import dependencies_of
+from oncelog.schemas.schema import Reference, RegisteredSchema, Schema, SchemaType
 from tests.unit.schemas.fake_registry import Answers, absent, fake_registry, raw_server
 
 GUID = UUID("12345678-1234-5678-1234-567812345678")
@@ -312,26 +312,11 @@ def referring(graph: dict[str, list[str]]) -> Answers:
 def test_references_are_found_each_after_those_it_uses() -> None:
     graph = {"a": ["b", "c"], "b": ["d"], "c": ["d", "b"], "d": []}
     with fake_registry(referring(graph)) as server, client(server.url) as registry:
-        references = registry.references(registry.version("a", 1).schema)
+        schema = registry.version("a", 1).schema
+        references = dependencies_of(schema, registry.resolver())
         assert list(references) == ["d.name", "b.name", "c.name"]
         assert references["d.name"].text == '"d"'
         assert len(server.requests) == 4
         assert server.requests[1] == ("GET", "/subjects/b/versions/1?deleted=true")
-        registry.references(registry.version("a", 1).schema, context_of(":.west:a"))
+        dependencies_of(schema, registry.resolver(context_of(":.west:a")))
         assert server.requests[-1] == ("GET", "/subjects/%3A.west%3Ac/versions/1?deleted=true")
-
-
-@pytest.mark.parametrize(
-    ("graph", "message"),
-    [
-        ({"b": ["c"], "c": ["b"]}, "in a circle: b → c → b"),
-        ({"b": ["b0"]} | {f"b{n}": [f"b{n + 1}"] for n in range(60)}, "nested deeper than 50 schemas"),
-        ({"b": [f"b{n}" for n in range(501)]} | {f"b{n}": [] for n in range(501)}, "more than 500 others"),
-    ],
-)
-def test_references_are_bounded(graph: dict[str, list[str]], message: str) -> None:
-    def fetch(reference: Reference) -> Schema:
-        return Schema("{}", references=tuple(Reference(used, used, 1) for used in graph[reference.subject]))
-
-    with pytest.raises(SchemaError, match=message):
-        referenced_schemas(Schema("{}", references=(Reference("b", "b", 1),)), fetch)

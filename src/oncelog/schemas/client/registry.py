@@ -12,7 +12,6 @@ from oncelog.base.bounded_cache import text_bytes
 from oncelog.base.units import MIB
 from oncelog.schemas.client.caches import Absences, Cache
 from oncelog.schemas.client.errors import NotRegistered, RegistryUnavailable
-from oncelog.schemas.client.references import referenced_schemas
 from oncelog.schemas.client.requests import Requests
 from oncelog.schemas.client.settings import RegistrySettings, parse_settings
 from oncelog.schemas.schema import Reference, RegisteredSchema, Schema, SchemaType
@@ -72,16 +71,16 @@ class Registry:
 
         return ask() if version == LATEST else self._kept(("version", subject, int(version), deleted), ask)
 
-    def references(self, schema: Schema, context: str = "") -> dict[str, Schema]:
-        """The schemas that ``schema`` uses, directly or not, by name, each after those that it uses itself. Raises
-        RegistryError, SchemaError."""
+    def resolver(self, context: str = "") -> Callable[[Reference], Schema]:
+        """A function that fetches the schema of a reference, which a schema in ``context`` makes. It raises
+        RegistryError."""
 
-        def fetch(reference: Reference) -> Schema:
+        def resolve(reference: Reference) -> Schema:
             is_qualified = reference.subject.startswith(_CONTEXT)
             subject = reference.subject if is_qualified else context + reference.subject
             return self.version(subject, reference.version, deleted=True).schema
 
-        return referenced_schemas(schema, fetch)
+        return resolve
 
     def register(self, subject: str, schema: Schema, *, normalize: bool = False) -> int:
         """The id of ``schema`` in ``subject``, as a new version unless it is there."""

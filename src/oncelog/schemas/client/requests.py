@@ -135,8 +135,8 @@ def _refusal(answer: Answer, url: str, method: str, target: str) -> RegistryRefu
     except (ValueError, RecursionError, KeyError, TypeError):
         code, text = answer.status, http.client.responses.get(answer.status, "an error")
     message = f"registry {url}: {method} {target}: {shortened(text, _MOST_SHOWN)} ({answer.status}, error {code})"
-    # A bare 404 says nothing about a schema: the URL may be wrong.
-    is_absent = answer.status == 404 and code != 404
+    # Another 404 says nothing about a schema: the URL may be wrong.
+    is_absent = 40400 < code < 40500
     return (NotRegistered if is_absent else RegistryRefused)(message, answer.status, code)
 
 
