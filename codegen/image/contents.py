@@ -38,6 +38,7 @@ def system_files(python: str) -> Tree:
     return {
         "etc/passwd": file(f"root:x:0:0::/root:/nonexistent\n{user}"),
         "etc/group": file(f"root:x:0:\noncelog:x:{USER}:\n"),
+        "etc/hosts": file("127.0.0.1 localhost\n::1 localhost\n"),
         "etc/nsswitch.conf": file("passwd: files\ngroup: files\nhosts: files dns\n"),
         "usr/bin/python3": link(python),
         "usr/local/bin/oncelog": file(_PROGRAM, executable=True),

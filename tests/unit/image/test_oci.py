@@ -1,17 +1,19 @@
-"""Images as OCI's specification describes them, and as `docker load` reads them.
-
-`tests/packages/test_image.py` has the judgement of the specification's own schemas.
-"""
+"""Images as OCI's specification describes them, and as `docker load` reads them."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
 import json
+import subprocess
+from pathlib import Path
 from typing import Any
 
+import pytest
 from codegen.image import contents, oci
 from codegen.image.tree import Tree, file
+
+from tests.packages.tools import CONTAINER_SPECS
 
 CREATED = "2026-01-02T03:04:05Z"
 
@@ -88,3 +90,26 @@ def test_a_loadable_archive_names_the_configuration_and_the_layers() -> None:
 def test_equal_contents_give_equal_images() -> None:
     assert image().manifest.digest == image().manifest.digest
     assert image().manifest.digest != image("arm64").manifest.digest
+
+
+@pytest.mark.peer("container-specs")
+@pytest.mark.slow
+def test_the_schemas_of_the_specification_accept_all_documents(tmp_path: Path) -> None:
+    built = image()
+    tree = oci.layout([built], "1.2.3", {})
+    (outer,) = read(tree, "index.json")["manifests"]
+    documents = {
+        "config": [built.config.content],
+        "manifest": [built.manifest.content],
+        "index": [tree["index.json"].content or b"", resolve(tree, outer)],
+    }
+    for kind, contents_of_kind in documents.items():
+        for content in contents_of_kind:
+            path = tmp_path / kind
+            path.write_bytes(content)
+            command = [CONTAINER_SPECS.home() / "container-specs", kind, path]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+    path.write_bytes(documents["config"][0].replace(b'"layers"', b'"leaves"'))
+    command = [CONTAINER_SPECS.home() / "container-specs", "config", path]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 1
