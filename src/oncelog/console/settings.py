@@ -12,8 +12,8 @@ from typing import Final
 
 from oncelog.client.errors import ConfigError
 from oncelog.console.formats.schema_files import SchemaFile
-from oncelog.console.logins import Login, NoLogin
 from oncelog.listening.addresses import HOST_NAME, is_addressed_to
+from oncelog.web.logins import Login, NoLogin
 
 MAX_METRICS_URLS: Final = 32
 MAX_CLUSTERS: Final = 32
