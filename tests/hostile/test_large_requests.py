@@ -12,7 +12,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.handlers.groups import administration
 from oncelog.handlers.topics import create_topics
 from oncelog.handlers.transactions import coordinator_queries as questions
-from oncelog.node.coordinators.runner import PendingRequest
+from oncelog.node.coordinators.hosted_shards import PendingRequest
 from oncelog.node.requests import large_responses
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic

@@ -59,8 +59,11 @@ MISSING = (
     ("compact {0}/table", "pyspark is not installed; install it with: pip install 'oncelog[spark]'"),
     ("audit {0}", "numpy is not installed: an audit with --no-spark needs pip install numpy pyarrow, one on Spark pip"),
     ("security init {0}/secured", "cryptography is not installed; install it with: pip install 'oncelog[security]'"),
-    ("serve --data-dir {0}/d -o zookeeper.connect=127.0.0.1:1", "kazoo is not installed: pip install oncelog[cluster]"),
-    ("group list --zookeeper 127.0.0.1:1", "needs the package kazoo: pip install oncelog[cluster]"),
+    (
+        "serve --data-dir {0}/d -o zookeeper.connect=127.0.0.1:1",
+        "kazoo is not installed: pip install 'oncelog[cluster]'",
+    ),
+    ("group list --zookeeper 127.0.0.1:1", "needs the package kazoo: pip install 'oncelog[cluster]'"),
 )
 """Command lines, and the line that each prints in an installation without extras."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -131,7 +132,7 @@ class LogDirectory:
         recovered = Recovery(self.files, directory, config, self.storage, self._budget, now_ms).run(names, checkpointed)
         if recovered.lost_from is not None:
             self.lost_from[partition] = Offset(recovered.lost_from)
-        return PartitionLog(self._shared(), partition, topic_id, config, recovered)
+        return PartitionLog(self._shared, partition, topic_id, config, recovered)
 
     def lost(self) -> tuple[TopicPartition, ...]:
         """The logs that may lack records which were durable here: other replicas are to be preferred."""
@@ -156,7 +157,7 @@ class LogDirectory:
         self.files.make_directory(directory)
         write_topic_id(self.files, directory, topic_id, Sync.NOTHING)
         recovery = Recovery(self.files, directory, config, self.storage, self._budget, now_ms)
-        log = PartitionLog(self._shared(), partition, topic_id, config, recovery.run([], Checkpointed(clean=True)))
+        log = PartitionLog(self._shared, partition, topic_id, config, recovery.run([], Checkpointed(clean=True)))
         self.logs[partition] = log
         return log
 
@@ -167,6 +168,7 @@ class LogDirectory:
             if partition in written:
                 self._write(path, {other: offset for other, offset in written.items() if other != partition})
 
+    @cached_property
     def _shared(self) -> SharedByLogs:
         from oncelog.storage.log.partition_log import SharedByLogs
 
