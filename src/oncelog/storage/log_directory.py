@@ -63,6 +63,8 @@ class LogDirectory:
         self.was_clean = False
         self.lost_from: dict[TopicPartition, Offset] = {}
         """Logs that have lost durable records since the last run, with their ends."""
+        self.truncations = 0
+        """Truncations of logs in this run."""
         self.broker_epoch = -1
         """The broker epoch in the clean-shutdown file; −1 if unknown."""
         self._budget = IndexBudget()
@@ -225,6 +227,7 @@ class LogDirectory:
     def before_truncation(
         self, partition: TopicPartition, recovery_point: int, high_watermark: int, log_start_offset: int | None
     ) -> None:
+        self.truncations += 1
         logs = self.logs.values()
         # A recovery point above the new end would make recovery trust later records there; a high watermark above it
         # would make the log start with that offset.
