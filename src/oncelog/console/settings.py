@@ -12,6 +12,7 @@ from typing import Final
 from oncelog.client.errors import ConfigError
 from oncelog.console.formats.schema_files import SchemaFile
 from oncelog.listening.addresses import HOST_NAME, is_addressed_to, is_loopback
+from oncelog.schemas.client.settings import RegistrySettings
 from oncelog.web.logins import Login, NoLogin
 
 MAX_METRICS_URLS: Final = 32
@@ -29,6 +30,7 @@ class NamedCluster:
     client: Mapping[str, str] = field(default_factory=dict, repr=False)
     command_options: str = ""
     metrics_urls: tuple[str, ...] = ()
+    registry: RegistrySettings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,10 @@ class Settings:
     """Interval between samples for the metrics page; 0 for no samples."""
     metrics_urls: tuple[str, ...] = ()
     """Metrics ports of oncelog's brokers."""
+    registry: RegistrySettings | None = None
+    """The schema registry whose schemas decode keys and values."""
     clusters: tuple[NamedCluster, ...] = ()
-    """Named clusters; they replace ``bootstrap``, ``client``, ``command_options`` and ``metrics_urls``."""
+    """Named clusters; each replaces ``bootstrap``, ``client``, ``command_options``, ``metrics_urls``, ``registry``."""
     cluster: str = ""
     """The name of the cluster of these settings; empty if it has none."""
     prefix: str = ""
@@ -118,6 +122,7 @@ class Settings:
                 client=cluster.client,
                 command_options=cluster.command_options,
                 metrics_urls=cluster.metrics_urls,
+                registry=cluster.registry,
             )
             for cluster in self.clusters
         )
