@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tests.packages.tools import ACTIONLINT, PROMTOOL
+from tests.packages.tools import ACTIONLINT, CONTAINER_SPECS, PROMTOOL
 from tests.peers.clients.foreign import GO_CLIENTS, KAFKAJS_CLIENT
 from tests.peers.jars import (
     ECOSYSTEM,
@@ -49,6 +49,7 @@ SUPPLIES: Final[dict[str, Supply]] = {
     "kafkajs": KAFKAJS_CLIENT,
     "promtool": PROMTOOL,
     "actionlint": ACTIONLINT,
+    "container-specs": CONTAINER_SPECS,
 }
 """By the name that the marker ``peer`` takes."""
 REPORT_EVERY_S: Final = 5.0
