@@ -109,4 +109,4 @@ def test_without_kazoo_a_broker_says_what_to_install(monkeypatch: pytest.MonkeyP
     for name in [name for name in sys.modules if name.startswith("oncelog.") and "zookeeper" in name]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "kazoo", None)
-    assert refusal({"zookeeper.connect": "127.0.0.1:1"}).endswith("pip install oncelog[cluster]")
+    assert refusal({"zookeeper.connect": "127.0.0.1:1"}).endswith("pip install 'oncelog[cluster]'")

@@ -24,7 +24,7 @@ from tests.peers.process import free_ports
 from tests.waiting import HANG_S
 
 pytestmark = pytest.mark.slow
-SMALL = ("cluster", "security", "console", "console-formats", "plots")
+SMALL = ("cluster", "security", "console", "console-formats", "registry", "plots")
 """Extras without Spark."""
 LARGE = ("spark", "connect", "delta", "iceberg", "demo")
 PACKAGES: Mapping[str, str] = {
@@ -45,6 +45,7 @@ BROUGHT: Mapping[str, frozenset[str]] = {
     "console-formats": frozenset(
         {"starlette", "uvicorn", "jinja2", "fastavro", "msgpack", "google", "pyarrow", "numpy"}
     ),
+    "registry": frozenset({"fastavro", "google", "jsonschema_rs"}),
     "plots": frozenset({"matplotlib"}),
     "spark": frozenset({"pyspark", "pyarrow", "numpy", "pandas"}),
     "connect": frozenset({"pyspark", "pyarrow", "numpy", "pandas", "grpc"}),
@@ -59,8 +60,11 @@ MISSING = (
     ("compact {0}/table", "pyspark is not installed; install it with: pip install 'oncelog[spark]'"),
     ("audit {0}", "numpy is not installed: an audit with --no-spark needs pip install numpy pyarrow, one on Spark pip"),
     ("security init {0}/secured", "cryptography is not installed; install it with: pip install 'oncelog[security]'"),
-    ("serve --data-dir {0}/d -o zookeeper.connect=127.0.0.1:1", "kazoo is not installed: pip install oncelog[cluster]"),
-    ("group list --zookeeper 127.0.0.1:1", "needs the package kazoo: pip install oncelog[cluster]"),
+    (
+        "serve --data-dir {0}/d -o zookeeper.connect=127.0.0.1:1",
+        "kazoo is not installed: pip install 'oncelog[cluster]'",
+    ),
+    ("group list --zookeeper 127.0.0.1:1", "needs the package kazoo: pip install 'oncelog[cluster]'"),
 )
 """Command lines, and the line that each prints in an installation without extras."""
 

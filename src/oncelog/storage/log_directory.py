@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from oncelog.base.ids import NO_TOPIC_ID, Offset, TopicId, TopicName, TopicPartition, partition_of_directory
 from oncelog.base.invariant import invariant
@@ -23,6 +24,7 @@ from oncelog.storage.checkpoints import (
     write_offsets,
     write_topic_id,
 )
+from oncelog.storage.errors import UnknownVersion
 from oncelog.storage.file_names import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from oncelog.storage.maintenance.log_maintenance import LogMaintenance
     from oncelog.storage.recovery import Checkpointed
 
+CLEAN_SHUTDOWN_VERSION: Final = 0
 ConfigOf = Callable[[TopicPartition], LogConfig]
 
 
@@ -67,9 +70,9 @@ class LogDirectory:
         self._budget = IndexBudget()
         self._doomed: list[str] = []
         self._loaded: dict[str, Mapping[TopicPartition, int]] = {}
-        """The checkpoints as loaded at the start."""
+        """Checkpoints loaded at the start."""
         self._written: dict[str, Mapping[TopicPartition, int]] = {}
-        """The checkpoints as last written; they are written again only if they change."""
+        """Checkpoints last written; written again only after a change."""
         self._maintenance: dict[TopicPartition, LogMaintenance] = {}
         self.transactions = OpenTransactions()
 
@@ -82,17 +85,18 @@ class LogDirectory:
         return directory
 
     def opening(self, *, config_of: ConfigOf, now_ms: int) -> Iterator[TopicPartition]:
-        """Open the logs one by one. Yields each partition that is ready."""
+        """Yields each partition that is ready."""
         names = self.files.list("")
+        # First: a refusal of their versions leaves the directory as it is.
+        recovery_points = read_offsets(self.files, RECOVERY_POINTS)
+        log_starts = read_offsets(self.files, LOG_START_OFFSETS)
+        high_watermarks = read_offsets(self.files, HIGH_WATERMARKS)
+        cleaned = read_offsets(self.files, CLEANER_OFFSETS)
         self.was_clean = CLEAN_SHUTDOWN in names
         if self.was_clean:
             self.broker_epoch = _broker_epoch(read_file(self.files, CLEAN_SHUTDOWN))
             self.files.remove(CLEAN_SHUTDOWN)
             self.files.sync_directory("")
-        recovery_points = read_offsets(self.files, RECOVERY_POINTS)
-        log_starts = read_offsets(self.files, LOG_START_OFFSETS)
-        high_watermarks = read_offsets(self.files, HIGH_WATERMARKS)
-        cleaned = read_offsets(self.files, CLEANER_OFFSETS)
         self._loaded = {RECOVERY_POINTS: recovery_points, HIGH_WATERMARKS: high_watermarks}
         for name in names:
             if is_marked_directory(name):
@@ -133,7 +137,7 @@ class LogDirectory:
         recovered = Recovery(self.files, directory, config, self.storage, self._budget, now_ms).run(names, checkpointed)
         if recovered.lost_from is not None:
             self.lost_from[partition] = Offset(recovered.lost_from)
-        return PartitionLog(self._shared(), partition, topic_id, config, recovered)
+        return PartitionLog(self._shared, partition, topic_id, config, recovered)
 
     def lost(self) -> tuple[TopicPartition, ...]:
         """The logs that may lack records which were durable here: other replicas are to be preferred."""
@@ -158,7 +162,7 @@ class LogDirectory:
         self.files.make_directory(directory)
         write_topic_id(self.files, directory, topic_id, Sync.NOTHING)
         recovery = Recovery(self.files, directory, config, self.storage, self._budget, now_ms)
-        log = PartitionLog(self._shared(), partition, topic_id, config, recovery.run([], Checkpointed(clean=True)))
+        log = PartitionLog(self._shared, partition, topic_id, config, recovery.run([], Checkpointed(clean=True)))
         self.logs[partition] = log
         return log
 
@@ -169,6 +173,7 @@ class LogDirectory:
             if partition in written:
                 self._write(path, {other: offset for other, offset in written.items() if other != partition})
 
+    @cached_property
     def _shared(self) -> SharedByLogs:
         from oncelog.storage.log.partition_log import SharedByLogs
 
@@ -263,7 +268,7 @@ class LogDirectory:
             log.close()
         # The marker vouches for the checkpoints: they come first.
         self.checkpoints()
-        content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+        content = json.dumps({"version": CLEAN_SHUTDOWN_VERSION, "brokerEpoch": broker_epoch}, separators=(",", ":"))
         replace_file(self.files, CLEAN_SHUTDOWN, content.encode())
 
 
@@ -292,7 +297,14 @@ class RemoveDirectories:
 
 
 def _broker_epoch(content: bytes | None) -> int:
+    """Raises UnknownVersion."""
     try:
-        return int(json.loads(content or b"")["brokerEpoch"])
+        fields = json.loads(content or b"")
+        version, broker_epoch = fields["version"], int(fields["brokerEpoch"])
     except (ValueError, KeyError, TypeError):
         return -1
+    if version != CLEAN_SHUTDOWN_VERSION:
+        raise UnknownVersion(
+            CLEAN_SHUTDOWN, version, CLEAN_SHUTDOWN_VERSION, "the logs are then checked as after a crash"
+        )
+    return broker_epoch

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from oncelog.base.errors import ErrorCode
-from oncelog.core.transactions.model import Identity
+from oncelog.core.transactions.identity import Identity
 from oncelog.core.transactions.settings import TransactionSettings
 from oncelog.core.transactions.states import COMPLETED, PREPARED
 from oncelog.core.transactions.states import TransactionState as S

@@ -9,7 +9,7 @@ import pytest
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TRANSACTION_STATE, ProducerEpoch, ProducerId, TopicPartition, TransactionalId
 from oncelog.core.transactions.classification import Finding
-from oncelog.core.transactions.model import Identity
+from oncelog.core.transactions.identity import Identity
 from oncelog.node.hanging.watch import RECHECK_MS
 from oncelog.node.kernel.events import DeadlineReached
 from oncelog.storage.transactions.open_transactions import OpenTransaction

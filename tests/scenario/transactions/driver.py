@@ -18,10 +18,10 @@ from oncelog.base.ids import (
     TopicPartition,
     TransactionalId,
 )
+from oncelog.core.transactions.identity import Identity
 from oncelog.core.transactions.model import (
     AddRequest,
     EndRequest,
-    Identity,
     InitRequest,
     MarkersToWrite,
     NeedsProducerId,

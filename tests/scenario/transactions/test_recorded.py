@@ -12,7 +12,8 @@ from typing import Any
 
 from oncelog.base.errors import ErrorCode
 from oncelog.core.transactions.decisions import add_error, end_error, init_error
-from oncelog.core.transactions.model import Identity, TransactionDecision
+from oncelog.core.transactions.identity import Identity
+from oncelog.core.transactions.model import TransactionDecision
 from oncelog.core.transactions.settings import TransactionSettings
 from oncelog.records.internal.transaction_records import TransactionValue, decode_value, encode_value
 from tests.scenario.transactions.driver import Driver, identity

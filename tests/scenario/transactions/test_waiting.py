@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from oncelog.base.errors import ErrorCode as E
 from oncelog.base.ids import TransactionalId
-from oncelog.core.transactions.model import AddReply, AddRequest, EndRequest, Identity, InitReply
+from oncelog.core.transactions.identity import Identity
+from oncelog.core.transactions.model import AddReply, AddRequest, EndRequest, InitReply
 from oncelog.core.transactions.settings import TransactionSettings
 from tests.scenario.transactions.driver import ID, Driver, identity, partitions
 

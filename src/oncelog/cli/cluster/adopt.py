@@ -166,7 +166,7 @@ def _zookeeper(connect: str, config: Path | None) -> ZooKeeperTree:
     try:
         from oncelog.runtime.data.zookeeper_tree import open_zookeeper_tree
     except ModuleNotFoundError:
-        raise typer.BadParameter("kazoo is not installed: pip install oncelog[cluster]") from None
+        raise typer.BadParameter("kazoo is not installed: pip install 'oncelog[cluster]'") from None
     try:
         values = {} if config is None else read_properties_file(config)
         return open_zookeeper_tree(BrokerConfig(resolve_references(values)), connect, _SESSION_MS)

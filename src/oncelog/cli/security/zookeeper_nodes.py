@@ -48,7 +48,7 @@ def zookeeper_acl(
     try:
         from oncelog.runtime.data.zookeeper_tree import apply_node_acls
     except ModuleNotFoundError:
-        raise typer.BadParameter("kazoo is not installed: pip install oncelog[cluster]") from None
+        raise typer.BadParameter("kazoo is not installed: pip install 'oncelog[cluster]'") from None
     try:
         count = apply_node_acls(settings, connect, int(settings.get("zookeeper.session.timeout.ms")), _show_progress)
     except (ConfigError, StoreUnusable) as error:

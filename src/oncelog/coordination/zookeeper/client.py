@@ -265,7 +265,7 @@ def _make_client(address: Address, access: ZooKeeperAccess, timeout_s: float) ->
         return make_client(address.hosts, access, timeout_s)
     except ModuleNotFoundError as error:
         raise TreeUnavailable(
-            f"a ZooKeeper login needs {error.name}, which is not installed: pip install oncelog[cluster]"
+            f"a ZooKeeper login needs {error.name}, which is not installed: pip install 'oncelog[cluster]'"
         ) from None
 
 

@@ -141,7 +141,7 @@ OWN_KEYS: Final = (
     ),
     ConfigKey("zookeeper.connect", STRING, None, non_empty).documented(
         "ZooKeeper servers with the coordination tree, for brokers on several hosts: host:port,host:port/path. The "
-        "optional path is created if it does not exist. Requires kazoo: pip install oncelog[cluster]."
+        "optional path is created if it does not exist. Requires kazoo: pip install 'oncelog[cluster]'."
     ),
     ConfigKey("zookeeper.connection.timeout.ms", INT, None).documented(
         "How long to wait for a connection to ZooKeeper; the default is zookeeper.session.timeout.ms."

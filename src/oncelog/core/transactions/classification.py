@@ -18,7 +18,8 @@ from oncelog.base.transaction_verdicts import (
     Verdict,
     classify_without_entry,
 )
-from oncelog.core.transactions.model import Identity, TransactionDescription
+from oncelog.core.transactions.identity import Identity
+from oncelog.core.transactions.model import TransactionDescription
 
 
 class Finding(NamedTuple):

@@ -13,12 +13,12 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from oncelog.base.transaction_verdicts import NEVER_TIMES_OUT
 from oncelog.core.transactions import transitions
+from oncelog.core.transactions.identity import Identity
 from oncelog.core.transactions.model import (
     AddReply,
     AddRequest,
     EndReply,
     EndRequest,
-    Identity,
     InitReply,
     InitRequest,
     NeedsProducerId,

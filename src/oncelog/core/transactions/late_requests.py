@@ -6,12 +6,12 @@ from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TransactionalId
+from oncelog.core.transactions.identity import Identity
 from oncelog.core.transactions.model import (
     AddReply,
     AddRequest,
     EndReply,
     EndRequest,
-    Identity,
     Reply,
     TransactionRequest,
 )

@@ -1,7 +1,7 @@
 """Requests, replies and decisions of a transaction shard; values without behaviour.
 
-They are not wire messages, which ``core`` does not import: the handlers translate them and know the versions. Every
-reply can be made from an error code alone, which is how a request is refused.
+Handlers translate wire messages, which ``core`` does not import, and know the versions. Every reply can be made from an
+error code alone: so a request is refused.
 """
 
 from __future__ import annotations
@@ -12,25 +12,15 @@ from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import (
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
     CoordinatorEpoch,
-    ProducerEpoch,
     ProducerId,
     TopicPartition,
     TransactionalId,
 )
+from oncelog.core.transactions.identity import NO_IDENTITY, Identity
 
 FLEXIBLE_RECORDS: Final = 1
 """The level from which records have tagged fields."""
-
-
-class Identity(NamedTuple):
-    producer_id: ProducerId = NO_PRODUCER_ID
-    producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
-
-
-NO_IDENTITY: Final = Identity()
 
 
 class InitRequest(NamedTuple):

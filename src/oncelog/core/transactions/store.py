@@ -13,7 +13,8 @@ from sys import intern
 from typing import Final
 
 from oncelog.base.ids import NO_PRODUCER_ID, ProducerEpoch, ProducerId, TopicName, TopicPartition, TransactionalId
-from oncelog.core.transactions.model import FLEXIBLE_RECORDS, Identity, Record
+from oncelog.core.transactions.identity import Identity
+from oncelog.core.transactions.model import FLEXIBLE_RECORDS, Record
 from oncelog.core.transactions.settings import TransactionSettings
 from oncelog.core.transactions.states import STORED, TransactionState
 from oncelog.core.transactions.transitions import Transaction

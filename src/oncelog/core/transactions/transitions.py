@@ -22,7 +22,7 @@ from oncelog.base.ids import (
 )
 from oncelog.base.invariant import InvariantViolation, invariant
 from oncelog.base.transaction_verdicts import NEVER_TIMES_OUT
-from oncelog.core.transactions.model import NO_IDENTITY, Identity
+from oncelog.core.transactions.identity import NO_IDENTITY, Identity
 from oncelog.core.transactions.settings import TRANSACTIONS_V2
 from oncelog.core.transactions.states import AT_REST, PREPARED, TransactionState, may_follow
 

@@ -18,7 +18,8 @@ from oncelog.base.tree import Operation
 if TYPE_CHECKING:
     from oncelog.core.groups.model import GroupDecision
     from oncelog.core.groups.shard import GroupShard
-    from oncelog.core.transactions.model import AddRequest, Identity, TransactionRequest
+    from oncelog.core.transactions.identity import Identity
+    from oncelog.core.transactions.model import AddRequest, TransactionRequest
 
 
 class Wait:

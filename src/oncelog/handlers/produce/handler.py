@@ -17,8 +17,7 @@ from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.leaders import add_endpoint, leader_hint
 from oncelog.handlers.broker.time_slices import ITEMS_WHILE_CREATING, SliceBudget
 from oncelog.handlers.broker.waits import NextSlice, Offload, Steps, UntilDurable
-from oncelog.handlers.produce.partition_append import ACKS_ALL, ACKS_NONE, PartitionAppend, appends_of
-from oncelog.handlers.produce.verification import ADDS_PARTITIONS, Verification, unopened, verifies
+from oncelog.handlers.produce.partition_append import ACKS_ALL, ACKS_NONE, PartitionAppend, appends_of, unopened
 from oncelog.records.batch import TRANSACTIONAL
 from oncelog.records.errors import TooMuchWork
 from oncelog.storage.log_config import INLINE_VALIDATION_BYTES
@@ -142,6 +141,9 @@ def _append_in_transaction(
     request: ProduceRequest, appends: Sequence[PartitionAppend], context: Context
 ) -> Steps[None]:
     """Append once partitions without an open transaction are known to take part in this one."""
+    # Imported by the first transaction: plain producers do not wait for it.
+    from oncelog.handlers.produce.verification import ADDS_PARTITIONS, Verification, verifies
+
     name = request.transactional_id
     assert name is not None
     budget = SliceBudget(context.partitions)

@@ -6,6 +6,7 @@ hold millions of them, or decompress to a hundred megabytes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
@@ -19,7 +20,7 @@ from oncelog.base.ids import (
     TopicName,
     TopicPartition,
 )
-from oncelog.core.transactions.model import Identity
+from oncelog.core.transactions.identity import Identity
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.records.batch import ATTRIBUTES_POSITION, CODEC_MASK, CorruptBatch, read_header
 from oncelog.records.compression import Codec
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from oncelog.core.producers.verification import Guard
     from oncelog.handlers.broker.context import Context
     from oncelog.handlers.broker.ports import LeaderLog
+    from oncelog.storage.log.partition_log import PartitionLog
     from oncelog.storage.log.record_validation import ValidatedRecords
     from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
@@ -235,3 +237,18 @@ def _records_of(data: PartitionProduceData) -> memoryview:
 def _attributes_of(records: memoryview) -> int:
     """The low byte of a batch's attributes; 0 for a shorter buffer, which the log refuses."""
     return records[ATTRIBUTES_POSITION + 1] if len(records) > ATTRIBUTES_POSITION + 1 else 0
+
+
+def unopened(appends: Sequence[PartitionAppend]) -> dict[TopicPartition, Identity]:
+    """The partitions with transactional records whose log has no such transaction open."""
+    producers: dict[TopicPartition, Identity] = {}
+    for append in appends:
+        identity = append.identity()
+        if append.leader is not None and identity is not None and not _is_open(append.leader.log, identity):
+            producers[append.partition] = identity
+    return producers
+
+
+def _is_open(log: PartitionLog, identity: Identity) -> bool:
+    entry = log.producers.entries.get(identity.producer_id)
+    return entry is not None and entry.transaction_first_offset is not None and entry.epoch == identity.producer_epoch

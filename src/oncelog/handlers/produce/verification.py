@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition, TransactionalId
-from oncelog.core.transactions.model import AddReply, AddRequest, Identity, VerifyReply
+from oncelog.core.transactions.identity import Identity
+from oncelog.core.transactions.model import AddReply, AddRequest, VerifyReply
 from oncelog.core.transactions.settings import TRANSACTIONS_V2
 from oncelog.handlers.broker.context import Context, CoordinatorRefusal
 from oncelog.handlers.broker.waits import AddToTransaction, Steps
@@ -37,21 +38,6 @@ _RETRIABLE: Final = frozenset(
     }
 )
 """Answered as NOT_ENOUGH_REPLICAS, which older clients retry without a metadata request."""
-
-
-def unopened(appends: Sequence[PartitionAppend]) -> dict[TopicPartition, Identity]:
-    """The partitions with transactional records whose log has no such transaction open."""
-    producers: dict[TopicPartition, Identity] = {}
-    for append in appends:
-        identity = append.identity()
-        if append.leader is not None and identity is not None and not _is_open(append.leader.log, identity):
-            producers[append.partition] = identity
-    return producers
-
-
-def _is_open(log: PartitionLog, identity: Identity) -> bool:
-    entry = log.producers.entries.get(identity.producer_id)
-    return entry is not None and entry.transaction_first_offset is not None and entry.epoch == identity.producer_epoch
 
 
 def verifies(context: Context) -> bool:

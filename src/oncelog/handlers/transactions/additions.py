@@ -26,7 +26,8 @@ from oncelog.base.ids import (
     TransactionalId,
 )
 from oncelog.core.transactions.decisions import add_error
-from oncelog.core.transactions.model import AddReply, AddRequest, Identity, VerifyReply
+from oncelog.core.transactions.identity import Identity
+from oncelog.core.transactions.model import AddReply, AddRequest, VerifyReply
 from oncelog.core.transactions.settings import TRANSACTIONS_V2
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context, CoordinatorRefusal

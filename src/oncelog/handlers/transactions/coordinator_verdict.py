@@ -14,7 +14,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TRANSACTION_STATE, ProducerEpoch, ProducerId, TopicPartition, TransactionalId
 from oncelog.base.transaction_verdicts import leader_takes_marker
 from oncelog.core.transactions.classification import FORGOTTEN, Finding, classify
-from oncelog.core.transactions.model import Identity
+from oncelog.core.transactions.identity import Identity
 from oncelog.handlers.broker.context import CoordinatorRefusal
 from oncelog.handlers.broker.waits import AskCoordinator, FindTransactionalId, Steps
 

@@ -12,7 +12,8 @@ from typing import Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import ProducerEpoch, ProducerId, TransactionalId
 from oncelog.core.transactions.decisions import end_error
-from oncelog.core.transactions.model import EndReply, EndRequest, Identity
+from oncelog.core.transactions.identity import Identity
+from oncelog.core.transactions.model import EndReply, EndRequest
 from oncelog.core.transactions.settings import TRANSACTIONS_V2
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context

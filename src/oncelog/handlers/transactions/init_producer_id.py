@@ -21,7 +21,8 @@ from oncelog.base.ids import (
 )
 from oncelog.base.transaction_verdicts import NEVER_TIMES_OUT
 from oncelog.core.transactions.decisions import init_error
-from oncelog.core.transactions.model import Identity, InitReply, InitRequest, TransactionDescription
+from oncelog.core.transactions.identity import Identity
+from oncelog.core.transactions.model import InitReply, InitRequest, TransactionDescription
 from oncelog.core.transactions.states import STATE_NAMES, TransactionState
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.broker.audit import PARTITIONS_NAMED, AuditRecord, Value, requester

@@ -40,7 +40,7 @@ def open_session(
     except ModuleNotFoundError as error:
         if error.name != "kazoo":
             raise
-        raise ConfigError("ZooKeeper needs the package kazoo: pip install oncelog[cluster]") from None
+        raise ConfigError("ZooKeeper needs the package kazoo: pip install 'oncelog[cluster]'") from None
     try:
         access = ZooKeeperAccess()
         return ZooKeeperClient(Address.parse(connect), access, session_timeout_ms, connection_timeout_ms, changed)

@@ -11,7 +11,8 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, GroupId, LeaderEpoch, Offset, ProducerId
 from oncelog.core.groups.settings import SETTING_KEYS, GroupSettings
 from oncelog.node.coordinators.group_topics import GroupTopics
-from oncelog.node.coordinators.runner import Coordinators, CoordinatorServices, HostedShard
+from oncelog.node.coordinators.hosted_shards import HostedShard
+from oncelog.node.coordinators.runner import Coordinators, CoordinatorServices
 from oncelog.node.kernel.events import Outbox, Report
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from oncelog.core.transactions.shard import TransactionShard
     from oncelog.handlers.broker.ports import LeaderLog
     from oncelog.node.brokers.requests.requests import BrokerRequests
-    from oncelog.node.coordinators.runner import HostedShard
+    from oncelog.node.coordinators.hosted_shards import HostedShard
     from oncelog.storage.log.partition_log import PartitionLog
 
 RETRY_MS: Final = 100

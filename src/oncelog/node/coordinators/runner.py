@@ -7,18 +7,17 @@ and replies once durable. Invariants:
    coordinator allows, then are refused with COORDINATOR_LOAD_IN_PROGRESS.
 4. A shard is hosted in one leader epoch. In another it is resigned and led again: waiting requests are answered
    NOT_COORDINATOR, and later completions for it are dropped.
-
-Machines of shards and the code for batches are imported for the first shard that is led: a new cluster has neither
-groups nor transactions.
 """
+
+# Machines of shards and the code for batches are imported for the first shard that is led: a new cluster has neither
+# groups nor transactions.
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.hashing import coordinator_partition
@@ -26,7 +25,8 @@ from oncelog.base.ids import LeaderEpoch, Offset, TopicName, TopicPartition
 from oncelog.base.invariant import invariant
 from oncelog.handlers.broker.context import CoordinatorRefusal
 from oncelog.node.cluster.metadata import CHECK_AGAIN_MS, Metadata
-from oncelog.node.kernel.deadlines import Alarm, Deadlines
+from oncelog.node.coordinators.hosted_shards import HostedShard, PendingRequest, S, ShardDecision
+from oncelog.node.kernel.deadlines import Deadlines
 from oncelog.node.kernel.events import Outbox, Report
 from oncelog.node.kernel.tasks import Runnable, Task
 from oncelog.node.logs.group_commit import GroupCommit
@@ -40,89 +40,10 @@ if TYPE_CHECKING:
     from oncelog.storage.log.partition_log import PartitionLog
 
 
-@dataclass(slots=True, eq=False)
-class PendingRequest:
-    """A request that waits for a decision: first for its shard to load, then for its reply."""
-
-    name: str
-    """The group or transactional id."""
-    wait: Any
-    """The request as its handler yielded it: ``Coordinate`` or ``Transact``."""
-    answer: Callable[[Any], None]
-    """Called with the reply, or with a CoordinatorRefusal."""
-    token: int | None = None
-    """Identifies the reply, once the shard has decided."""
-    alarm: Alarm | None = None
-
-
-class ShardDecision(Protocol):
-    """The interface common to decisions of both kinds."""
-
-    @property
-    def records(self) -> Sequence[tuple[bytes, bytes | None]]:
-        """Keys and values to append as one batch and to apply."""
-
-    @property
-    def reply(self) -> object | None:
-        """The reply to the request; None: it is parked, or there was no request."""
-
-    @property
-    def released(self) -> Sequence[tuple[int, object]]:
-        """Replies to parked requests, by token."""
-
-
-class Shard(Protocol):
-    """The interface common to shards of both kinds; each has its own kind of ``ShardDecision``."""
-
-    is_loaded: bool
-
-    def apply(self, key: bytes, value: bytes | None) -> None:
-        """Apply one record of the log."""
-
-    def loaded(self, now_ms: int) -> Any:
-        """Begin to decide: the whole log is applied."""
-
-    def unloaded(self, now_ms: int) -> Any:
-        """Stop deciding: another broker leads the partition. The decision releases all parked requests."""
-
-    def append_failed(self, decision: Any, error_code: ErrorCode, now_ms: int) -> Any:
-        """Undo a decision whose records were refused."""
-
-    def partitions_deleted(self, partitions: Any, now_ms: int) -> Any:
-        """Forget the partitions of deleted topics."""
-
-    def deadline_ms(self) -> int | None:
-        """Time of the next tick; None: none is due."""
-
-    def tick(self, now_ms: int) -> Any:
-        """Do one thing that is due."""
-
-
-S = TypeVar("S", bound=Shard)
 D = TypeVar("D", bound=ShardDecision)
 
-
-@dataclass(slots=True, eq=False)
-class HostedShard(Generic[S]):
-    """A shard that this broker leads in one epoch."""
-
-    shard: S
-    partition: TopicPartition
-    leader_epoch: LeaderEpoch
-    log: PartitionLog | None
-    """None until the internal topic's log is created; until then there is nothing to load."""
-    next_offset: Offset
-    """Offset at which loading continues."""
-    is_led: bool = True
-    """False once resigned: completions for it are dropped."""
-    until_loaded: dict[PendingRequest, None] = field(default_factory=dict)
-    """Requests that wait for the shard to load, in order of arrival."""
-    pending: dict[int, PendingRequest] = field(default_factory=dict)
-    """Requests that wait for their reply, by token."""
-    alarm: Alarm | None = None
-
-
 AT_ONCE_MS: Final = 0
+_SKIPPED_REASONS: Final = 5  # in a report
 TOO_LARGE_AGAIN_MS: Final = 600_000
 MAX_TOO_LARGE: Final = 100
 """Names that are reported within this time."""
@@ -172,7 +93,7 @@ class Coordinators(Generic[S, D]):
         # Names whose records were too large for the log, and when that was reported.
         self._too_large: dict[str, int] = {}
 
-        # Each kind of coordinator implements these.
+    # Each kind of coordinator implements the following.
 
     def _new_shard(self, partition: int, leader_epoch: LeaderEpoch) -> S:
         raise NotImplementedError
@@ -287,6 +208,7 @@ class Coordinators(Generic[S, D]):
             if log is not None and log.high_watermark < log.log_end_offset:
                 self._load_when_durable(hosted, log)  # a marker was appended during the load
                 continue
+            self._report_skipped(hosted)
             self._carry_out(hosted, hosted.shard.loaded(now_ms), None, now_ms)
             waiting = list(hosted.until_loaded)
             hosted.until_loaded.clear()
@@ -301,6 +223,16 @@ class Coordinators(Generic[S, D]):
         from oncelog.node.coordinators.log_batches import apply_slice
 
         return apply_slice(self._replayer(hosted.shard), log, hosted.next_offset)
+
+    def _report_skipped(self, hosted: HostedShard[S]) -> None:
+        skipped = hosted.shard.skipped
+        if skipped:
+            reasons = "; ".join(f"{count} × {reason}" for reason, count in skipped.most_common(_SKIPPED_REASONS))
+            message = (
+                f"{skipped.total()} records of {hosted.partition} cannot be read and are passed over ({reasons}): a "
+                f"later version of oncelog may have written them; start this broker with that version"
+            )
+            self._outbox.effects.append(Report("error", message))
 
     def _load_failed(self, hosted: HostedShard[S], damage: CorruptBatch) -> None:
         """Hand the partition to another replica, which has the undamaged records."""

@@ -37,10 +37,11 @@ from oncelog.node.brokers.messages import (
     WriteMarker,
     nothing_to_cancel,
 )
+from oncelog.node.coordinators.hosted_shards import HostedShard, PendingRequest
 from oncelog.node.coordinators.marker_waits import MarkerWaits
 from oncelog.node.coordinators.markers import MarkerSender, MarkerWriter
 from oncelog.node.coordinators.producer_ids import ProducerIds
-from oncelog.node.coordinators.runner import Coordinators, CoordinatorServices, HostedShard, PendingRequest
+from oncelog.node.coordinators.runner import Coordinators, CoordinatorServices
 from oncelog.storage.errors import AppendRefused
 
 if TYPE_CHECKING:

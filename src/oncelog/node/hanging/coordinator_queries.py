@@ -26,7 +26,8 @@ from oncelog.base.ids import (
     TransactionalId,
 )
 from oncelog.core.transactions.classification import Finding, classify
-from oncelog.core.transactions.model import Identity, TransactionDescription
+from oncelog.core.transactions.identity import Identity
+from oncelog.core.transactions.model import TransactionDescription
 from oncelog.handlers.broker.context import CoordinatorRefusal
 from oncelog.handlers.transactions.coordinator_verdict import finding_of, ids_of
 from oncelog.node.brokers.messages import (

@@ -91,7 +91,7 @@ def _open_tree(settings: Settings) -> Tree:
         if error.name != "kazoo":
             raise
         raise StartRefused(
-            "zookeeper.connect is set, but kazoo is not installed: pip install oncelog[cluster]"
+            "zookeeper.connect is set, but kazoo is not installed: pip install 'oncelog[cluster]'"
         ) from None
     return open_zookeeper_tree(config, connect, timeout_ms)
 

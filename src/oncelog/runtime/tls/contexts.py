@@ -118,7 +118,7 @@ def _pkcs12(store: StoreSettings, location: str, read: Callable[[ModuleType, byt
         if error.name != "cryptography":
             raise
         raise StoreUnusable(
-            f"reading {location} needs cryptography, which is not installed: pip install oncelog[security], or use PEM"
+            f"reading {location} needs cryptography, not installed: pip install 'oncelog[security]', or use PEM"
         ) from None
     try:
         return read(pkcs12, data)

@@ -16,6 +16,7 @@ from oncelog.admin.explain.id_problems import (
     unused_problems,
 )
 from oncelog.admin.explain.time_outs import time_out_findings
+from oncelog.admin.transactions.history import recent_ends
 from oncelog.admin.transactions.history.recent_ends import MANY, Changes, IdEnds, RecentEnds
 from oncelog.admin.transactions.history.unused_ids import UnusedIds, pattern_of
 from oncelog.admin.transactions.stored_identity import PastTransaction
@@ -68,6 +69,16 @@ def test_ends_are_counted_from_the_records_of_many_ids() -> None:
     assert [*changes.timed_out] == ["late"], "a raised epoch, and an age beyond the time-out"
     [repeated] = RecentEnds(0, changes.timed_out).repeated
     assert (len(repeated.timed_out_ms), repeated.ended, repeated.producer_id) == (MANY, MANY, 7)
+
+
+def test_the_ids_that_are_watched_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, aborted = encode_value(change("Ongoing", 0, 0, 0), 1), encode_value(change("PrepareAbort", 1, 0, 1_500), 1)
+    monkeypatch.setattr(recent_ends, "MOST_IDS_BYTES", 2 * (len(begun) + len(encode_key("id-0"))))
+    changes = Changes()
+    changes.add((encode_key(f"id-{number}"), value) for value in (begun, aborted) for number in range(9))
+    assert [*changes.timed_out] == ["id-0", "id-1"]
+    changes.add((encode_key(f"id-{number}"), value) for value in (begun, aborted) for number in (0, 1, 5))
+    assert [(ends.transactional_id, ends.ended) for ends in changes.timed_out.values()] == [("id-0", 2), ("id-1", 2)]
 
 
 def test_producers_that_time_out_are_named_with_their_client() -> None:

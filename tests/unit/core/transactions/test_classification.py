@@ -7,7 +7,8 @@ import pytest
 from oncelog.base.ids import ProducerEpoch, ProducerId, TopicName, TopicPartition, TransactionalId
 from oncelog.base.transaction_verdicts import NEVER_TIMES_OUT, ReasonCode
 from oncelog.core.transactions.classification import classify
-from oncelog.core.transactions.model import Identity, TransactionDescription
+from oncelog.core.transactions.identity import Identity
+from oncelog.core.transactions.model import TransactionDescription
 from oncelog.core.transactions.states import STATE_NAMES, TransactionState
 
 HERE = TopicPartition(TopicName("t"), 0)

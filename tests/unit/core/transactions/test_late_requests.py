@@ -7,8 +7,9 @@ import pytest
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import ProducerEpoch, ProducerId, TransactionalId
 from oncelog.core.transactions import late_requests
+from oncelog.core.transactions.identity import Identity
 from oncelog.core.transactions.late_requests import LateRequests
-from oncelog.core.transactions.model import AddReply, AddRequest, EndReply, EndRequest, Identity
+from oncelog.core.transactions.model import AddReply, AddRequest, EndReply, EndRequest
 
 A, B = TransactionalId("a"), TransactionalId("b")
 FIRST, SECOND = (Identity(ProducerId(7), ProducerEpoch(epoch)) for epoch in range(2))

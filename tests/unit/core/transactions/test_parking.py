@@ -6,7 +6,8 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TransactionalId
-from oncelog.core.transactions.model import NO_IDENTITY, EndReply, EndRequest
+from oncelog.core.transactions.identity import NO_IDENTITY
+from oncelog.core.transactions.model import EndReply, EndRequest
 from oncelog.core.transactions.soft_state import ParkedRequest, Parking, Timers
 
 A, B = TransactionalId("a"), TransactionalId("b")

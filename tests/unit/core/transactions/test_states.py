@@ -6,7 +6,7 @@ import pytest
 
 from oncelog.base.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId, TransactionalId
 from oncelog.base.invariant import InvariantViolation
-from oncelog.core.transactions.model import Identity
+from oncelog.core.transactions.identity import Identity
 from oncelog.core.transactions.states import (
     STATE_NAMES,
     VALID_PREVIOUS_STATES,

@@ -8,7 +8,7 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import ProducerEpoch, ProducerId, TransactionalId
-from oncelog.core.transactions.model import Identity
+from oncelog.core.transactions.identity import Identity
 from oncelog.core.transactions.states import TransactionState
 from oncelog.core.transactions.transitions import Transaction
 from oncelog.handlers.api import CLUSTER_NAME, Operation

@@ -21,7 +21,7 @@ from oncelog.base.ids import (
 )
 from oncelog.core.controller.image.cluster_image import ClusterImage
 from oncelog.core.controller.image.model import PartitionImage, TopicImage
-from oncelog.core.transactions.model import Identity
+from oncelog.core.transactions.identity import Identity
 from oncelog.core.transactions.settings import TransactionSettings
 from oncelog.core.transactions.shard import TransactionShard
 from oncelog.core.transactions.states import TransactionState

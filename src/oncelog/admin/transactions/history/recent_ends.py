@@ -31,7 +31,7 @@ WINDOW_MS: Final = 15 * MINUTE_MS
 MANY: Final = 3
 """Time-outs of an id within the window that are no accident."""
 MOST_BYTES: Final = 8 * MIB
-MOST_IDS: Final = 50_000
+MOST_IDS_BYTES: Final = 32 * MIB
 _LEAST_SHARE: Final = 256 * KIB
 _SMALLEST_CHANGE: Final = 100
 _AT_ONCE: Final = 4
@@ -132,6 +132,7 @@ class Changes:
 
     def __init__(self) -> None:
         self._begun: dict[bytes, bytes] = {}
+        self._left_bytes = MOST_IDS_BYTES  # For keys, and for the transactions that are begun.
         self._ends: dict[bytes, int] = {}
         self.timed_out: dict[str, IdEnds] = {}
 
@@ -152,15 +153,25 @@ class Changes:
     def add(self, changes: Iterable[tuple[bytes, bytes]]) -> None:
         for key, value in changes:
             status = value[_STATUS_AT] if len(value) > _STATUS_AT else None
-            if status == _ONGOING and (key in self._begun or len(self._begun) < MOST_IDS):
-                self._begun[key] = value
+            if status == _ONGOING:
+                self._begin(key, value)
             elif status in _COMMITS or status in _ABORTS:
                 begun = self._begun.pop(key, None)
                 # A completion follows its decision, and counts with it.
                 if begun is not None:
+                    self._left_bytes += len(begun)
                     self._ends[key] = self._ends.get(key, 0) + 1
                     if status in _ABORTS:
                         self._add_abort(key, begun, value)
+
+    def _begin(self, key: bytes, value: bytes) -> None:
+        before = self._begun.get(key)
+        cost = len(value) - len(before) if before is not None else len(value)
+        if before is None and key not in self._ends:
+            cost += len(key)
+        if cost <= self._left_bytes:
+            self._left_bytes -= cost
+            self._begun[key] = value
 
     def _add_abort(self, key: bytes, begun: bytes, ended: bytes) -> None:
         name, before, after = decode_key(key), decode_value(begun), decode_value(ended)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId, ProducerEpoch, ProducerId, TopicName, TopicPartition, TransactionalId
-from oncelog.core.transactions.model import AddReply, Identity, TransactionDescription, VerifyReply
+from oncelog.core.transactions.identity import Identity
+from oncelog.core.transactions.model import AddReply, TransactionDescription, VerifyReply
 from oncelog.handlers.broker.context import CoordinatorRefusal
 from oncelog.handlers.transactions.requests import by_topic
 from oncelog.node.brokers.broker_links import BrokerLinks, LinkPurpose

@@ -8,7 +8,8 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId, ProducerEpoch, ProducerId, TopicName, TopicPartition, TransactionalId
-from oncelog.core.transactions.model import AddReply, AddRequest, Identity, VerifyReply
+from oncelog.core.transactions.identity import Identity
+from oncelog.core.transactions.model import AddReply, AddRequest, VerifyReply
 from oncelog.handlers.broker.context import CoordinatorRefusal
 from oncelog.node.brokers.broker_links import LinkPurpose
 from oncelog.node.brokers.messages import UNREACHABLE, AddPartitions
