@@ -40,6 +40,7 @@ MODULES: Final = (
     "oncelog.client.blocking",
     "oncelog.client.errors",
     "oncelog.client.zookeeper",
+    "oncelog.schemas",
     "oncelog.spark",
     "oncelog.spark.reports",
     "oncelog.testing",

@@ -24,7 +24,7 @@ from tests.peers.process import free_ports
 from tests.waiting import HANG_S
 
 pytestmark = pytest.mark.slow
-SMALL = ("cluster", "security", "console", "console-formats", "plots")
+SMALL = ("cluster", "security", "console", "console-formats", "registry", "plots")
 """Extras without Spark."""
 LARGE = ("spark", "connect", "delta", "iceberg", "demo")
 PACKAGES: Mapping[str, str] = {
@@ -45,6 +45,7 @@ BROUGHT: Mapping[str, frozenset[str]] = {
     "console-formats": frozenset(
         {"starlette", "uvicorn", "jinja2", "fastavro", "msgpack", "google", "pyarrow", "numpy"}
     ),
+    "registry": frozenset({"fastavro", "google", "jsonschema_rs"}),
     "plots": frozenset({"matplotlib"}),
     "spark": frozenset({"pyspark", "pyarrow", "numpy", "pandas"}),
     "connect": frozenset({"pyspark", "pyarrow", "numpy", "pandas", "grpc"}),

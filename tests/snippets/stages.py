@@ -17,6 +17,8 @@ from oncelog.testing import Broker
 from tests.interop.admin.lab import WITHOUT_VERIFICATION, ByHand, at
 from tests.peers.process import free_ports
 from tests.snippets.play import Stage
+from tests.unit.schemas.fake_registry import fake_registry
+from tests.unit.schemas.memory_registry import MemoryRegistry
 
 BOOTSTRAP: Final = "ONCELOG_BOOTSTRAP_SERVERS"
 _SERVE: Final = "begin oncelog serve --data-dir data --listen"
@@ -88,11 +90,11 @@ def _of_operating(directory: Path) -> Iterator[Stage]:
     serve = f"{_SERVE} 127.0.0.1:{port}\necho ${{background[-1]}} > broker.pid"
     waiting = 'wait "$(cat broker.pid)" || [ $? -lt 2 ]; unset "background[-1]"'
     yield Stage(
-        replaced={"127.0.0.1:9092": f"127.0.0.1:{restored}", "cp -a data backup": f"{waiting}\ncp -a data backup"},
-        before={
-            "oncelog cluster status": serve,
-            "cp -a backup restored": f"export {BOOTSTRAP}=127.0.0.1:{restored}",
+        replaced={
+            "127.0.0.1:9092": f"127.0.0.1:{restored}",
+            "oncelog log restore": f"{waiting}\nexport {BOOTSTRAP}=127.0.0.1:{restored}\noncelog log restore",
         },
+        before={"oncelog cluster status": serve},
         environment={BOOTSTRAP: f"127.0.0.1:{port}"},
     )
 
@@ -276,6 +278,12 @@ def _of_cluster(directory: Path) -> Iterator[Stage]:
     )
 
 
+@contextmanager
+def _of_schemas(directory: Path) -> Iterator[Stage]:
+    with Broker() as broker, fake_registry(MemoryRegistry()) as registry:
+        yield Stage(replaced={"http://localhost:8081": registry.url}, environment={BOOTSTRAP: broker.bootstrap_servers})
+
+
 STAGES: Final[dict[str, Callable[[Path], AbstractContextManager[Stage]]]] = {
     "README.md": _of_a_service,
     "docs/broker.md": _of_a_broker,
@@ -291,6 +299,7 @@ STAGES: Final[dict[str, Callable[[Path], AbstractContextManager[Stage]]]] = {
     "docs/old-logs.md": _of_old_logs,
     "docs/operating.md": _of_operating,
     "docs/python-client.md": _of_python_clients,
+    "docs/schemas.md": _of_schemas,
     "docs/security-acls.md": _of_acls,
     "docs/security.md": _of_security,
     "docs/tutorial.md": _of_tutorial,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from oncelog.console.audits.report_store import AuditReports
     from oncelog.console.changes.audited_changes import Changes
     from oncelog.console.cluster.diagnoses import Diagnoses
+    from oncelog.console.formats.registry_schemas import RegistrySchemas
     from oncelog.console.metrics.sampler import Sampler
 
 
@@ -41,6 +42,7 @@ class PageRequest:
     sampler: Sampler | None = None
     rates: Rates = field(default_factory=Rates)
     diagnoses: Diagnoses | None = None
+    registry: RegistrySchemas | None = None
 
     @property
     def audits(self) -> AuditReports:

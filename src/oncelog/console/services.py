@@ -36,6 +36,7 @@ from oncelog.console.streaming.pump import Shutdown
 if TYPE_CHECKING:
     from oncelog.console.audits.report_store import AuditReports
     from oncelog.console.downloads.routes import Downloads
+    from oncelog.console.formats.registry_schemas import RegistrySchemas
 
 
 class Shared:
@@ -103,6 +104,11 @@ class Services:
         if settings.sample_every_s:
             self.sampler = Sampler(self.cluster.new_client, _checked(settings.metrics_urls), settings.sample_every_s)
         self.decoding = shared.decoding
+        self.registry: RegistrySchemas | None = None
+        if settings.registry is not None:
+            from oncelog.console.formats.registry_schemas import RegistrySchemas
+
+            self.registry = RegistrySchemas(settings.registry)
         self.shutdown_signal = shared.shutdown_signal
         self.streams = Streams(self.cluster, self.templates, self.page_request_of, self.shutdown_signal)
         self.audit = of_cluster(shared.audit, settings.cluster)
@@ -122,6 +128,8 @@ class Services:
         if "downloads" in self.__dict__:
             self.downloads.close()
         self.diagnoses.close()
+        if self.registry is not None:
+            self.registry.close()
         self.cluster.close()
 
     def page_request_of(self, request: Request) -> PageRequest:
@@ -130,6 +138,7 @@ class Services:
         return PageRequest(
             *(query, self.settings, as_json, self.recent, self.decoding, self.audits, self.sampler, self.rates),
             diagnoses=self.diagnoses,
+            registry=self.registry,
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import secrets
 from collections.abc import Mapping
@@ -12,8 +11,9 @@ from typing import Final
 
 from oncelog.client.errors import ConfigError
 from oncelog.console.formats.schema_files import SchemaFile
-from oncelog.console.logins import Login, NoLogin
-from oncelog.listening.addresses import HOST_NAME, is_addressed_to
+from oncelog.listening.addresses import HOST_NAME, is_addressed_to, is_loopback
+from oncelog.schemas.client.settings import RegistrySettings
+from oncelog.web.logins import Login, NoLogin
 
 MAX_METRICS_URLS: Final = 32
 MAX_CLUSTERS: Final = 32
@@ -30,6 +30,7 @@ class NamedCluster:
     client: Mapping[str, str] = field(default_factory=dict, repr=False)
     command_options: str = ""
     metrics_urls: tuple[str, ...] = ()
+    registry: RegistrySettings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,10 @@ class Settings:
     """Interval between samples for the metrics page; 0 for no samples."""
     metrics_urls: tuple[str, ...] = ()
     """Metrics ports of oncelog's brokers."""
+    registry: RegistrySettings | None = None
+    """The schema registry whose schemas decode keys and values."""
     clusters: tuple[NamedCluster, ...] = ()
-    """Named clusters; they replace ``bootstrap``, ``client``, ``command_options`` and ``metrics_urls``."""
+    """Named clusters; each replaces ``bootstrap``, ``client``, ``command_options``, ``metrics_urls``, ``registry``."""
     cluster: str = ""
     """The name of the cluster of these settings; empty if it has none."""
     prefix: str = ""
@@ -119,6 +122,7 @@ class Settings:
                 client=cluster.client,
                 command_options=cluster.command_options,
                 metrics_urls=cluster.metrics_urls,
+                registry=cluster.registry,
             )
             for cluster in self.clusters
         )
@@ -126,15 +130,6 @@ class Settings:
     @property
     def has_tls(self) -> bool:
         return self.tls_certificate is not None
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def may_be_addressed_as(settings: Settings, host_header: str) -> bool:

@@ -43,10 +43,11 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """A version of a subject. The same schema has one id in all subjects of its context, and one GUID anywhere."""
+    """A version of a subject. The same schema has one id in all subjects of its context, and one GUID anywhere; older
+    registries give no GUID."""
 
     subject: str
     version: int
     schema_id: int
-    guid: UUID
+    guid: UUID | None
     schema: Schema

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from oncelog.records.record import Headers
 
 # Before the payload: `00` and a four-byte id. In the header `__key_schema_id` or `__value_schema_id`: the same, or
@@ -65,6 +67,34 @@ def message_path(data: bytes) -> tuple[tuple[int, ...], int] | None:
             return None
         indexes.append(index)
     return tuple(indexes), at
+
+
+def encoded_path(path: Sequence[int]) -> bytes:
+    """The bytes that name a Protobuf message; a zero stands for the first one."""
+    if tuple(path) == (0,):
+        return b"\0"
+    return b"".join(map(_encoded_varint, (len(path), *path)))
+
+
+def prefix_of(schema_id: int) -> bytes:
+    """The bytes before a payload, for a schema's id."""
+    return b"\0" + schema_id.to_bytes(_ID_BYTES - 1, "big")
+
+
+def header_of(part: str, schema: int | UUID) -> tuple[str, bytes]:
+    """The header of a record that names the schema of its key or value, by GUID or id."""
+    data = b"\1" + schema.bytes if isinstance(schema, UUID) else prefix_of(schema)
+    return f"__{part}_schema_id", data
+
+
+def _encoded_varint(value: int) -> bytes:
+    """A zigzag varint of a number that is not negative."""
+    value *= 2
+    data = bytearray()
+    while value >= 0x80:
+        data.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*data, value])
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

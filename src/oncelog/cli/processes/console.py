@@ -22,6 +22,7 @@ Examples:
   oncelog console --allow-changes --audit-log /var/log/oncelog-console.jsonl
   oncelog console --schema orders=order.avsc --schema key:orders@7=key.avsc \\
     --schema payments=all.desc:shop.Payment
+  oncelog console --registry http://registry-1:8081
   oncelog console --audit-report reports/ --audit-data /var/lib/kafka/data
   oncelog console --metrics-url http://kafka-1:9100/metrics \\
     --metrics-url http://kafka-2:9100/metrics
@@ -53,5 +54,11 @@ def console(cluster: ClusterOptions = ClusterOptions(), **values: Any) -> None:
         _refuse_common_settings(cluster)
         raise typer.Exit(run_console(**values))
     servers, client = cluster.connection_settings()
-    code = run_console(bootstrap=servers, client=client, command_options=cluster.as_arguments(), **values)
+    code = run_console(
+        bootstrap=servers,
+        client=client,
+        command_options=cluster.as_arguments(),
+        registry_settings=cluster.registry_settings(),
+        **values,
+    )
     raise typer.Exit(code)

@@ -23,8 +23,9 @@ from oncelog.listening.descriptors import raise_limit
 from oncelog.runtime.service_manager import notify_ready
 
 if TYPE_CHECKING:
-    from oncelog.console.serving import ConsoleServer
     from oncelog.console.settings import NamedCluster, Settings
+    from oncelog.schemas.client.settings import RegistrySettings
+    from oncelog.web.server import HttpServer
 
 DEFAULT_LISTEN: Final = "127.0.0.1:8080"
 DEFAULT_SAMPLE_EVERY_S: Final = 10.0
@@ -73,6 +74,13 @@ OPTIONS: Final = (
         "[key:]TOPIC[@ID]=FILE[:MESSAGE]",
         "Decode values (or keys) of a topic, or of *, by an Avro schema (.avsc) or a Protobuf descriptor set "
         "(.desc); ID is a schema registry's. May be repeated.",
+        repeats=True,
+    ),
+    CommandOption(
+        "registry",
+        str,
+        "[NAME=]URL",
+        "Schema registry whose schemas decode keys and values, of --cluster NAME; may be repeated.",
         repeats=True,
     ),
     CommandOption(
@@ -139,6 +147,8 @@ def run_console(
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
     schema: Sequence[str] = (),
+    registry: Sequence[str] = (),
+    registry_settings: Mapping[str, str] | None = None,
     audit_report: Sequence[Path] = (),
     audit_data: Sequence[Path] = (),
     metrics_url: Sequence[str] = (),
@@ -148,10 +158,10 @@ def run_console(
     raise_limit()
     gc.disable()  # modules are no garbage: traversing them while they load takes a tenth of the start
     from oncelog.console.formats.schema_files import read_schemas
-    from oncelog.console.logins import NoLogin, login_of
     from oncelog.console.settings import Settings
+    from oncelog.web.logins import NoLogin, login_of
 
-    named = _named_clusters(clusters, cluster_config, metrics_url)
+    named = _named_clusters(clusters, cluster_config, metrics_url, registry)
     host, port = address_of(listen) or ("", 0)
     settings = Settings(
         bootstrap=bootstrap,
@@ -171,11 +181,10 @@ def run_console(
         sample_every_s=sample_every,
         metrics_urls=() if named else tuple(metrics_url),
         clusters=named,
+        registry=None if named else _registry_of(registry, registry_settings or {}),
     )
     server = server_of(settings)
-    gc.freeze()
-    gc.set_threshold(*_GC_THRESHOLDS)
-    gc.enable()
+    _collect_garbage()
     server.on_listening = partial(_announce, _first_line(settings))
     try:
         server.run()
@@ -184,19 +193,35 @@ def run_console(
     return 0
 
 
+def _collect_garbage() -> None:
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
+    gc.enable()
+
+
 def _announce(line: str) -> None:
     print_line(line, err=True, flush=True)
     notify_ready(line)
 
 
 def _named_clusters(
-    clusters: Sequence[str], configs: Sequence[str], metrics_urls: Sequence[str]
+    clusters: Sequence[str], configs: Sequence[str], metrics_urls: Sequence[str], registries: Sequence[str]
 ) -> tuple[NamedCluster, ...]:
     if not clusters and not configs:
         return ()
     from oncelog.cli.processes.console_clusters import clusters_of
 
-    return clusters_of(clusters, configs, metrics_urls)
+    return clusters_of(clusters, configs, metrics_urls, registries)
+
+
+def _registry_of(urls: Sequence[str], settings: Mapping[str, str]) -> RegistrySettings | None:
+    """The registry of the only cluster. Raises ConfigError, RegistryConfigError."""
+    if not urls and not settings.get("schema.registry.url"):
+        return None
+    from oncelog.schemas.client.settings import parse_settings
+
+    # Servers of one registry are in one text, with commas; repeated options are for clusters with names.
+    return parse_settings(",".join(urls), settings)
 
 
 def _first_line(settings: Settings) -> str:
@@ -215,7 +240,7 @@ def _end_at_once() -> Never:
     os._exit(_INTERRUPTED)
 
 
-def server_of(settings: Settings) -> ConsoleServer:
+def server_of(settings: Settings) -> HttpServer:
     """The server of a console. Raises ClientError for the audit log and for schemas."""
     from oncelog.console.formats.decoder_process import DecodingProcess
 

@@ -16,6 +16,7 @@ import typer
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.cli.records.offset_range import start_offsets, stop_offsets
 from oncelog.cli.records.record_output import Sink
+from oncelog.cli.records.registry_options import DecodingOptions
 from oncelog.cli.support.offset_or_time import MomentError, Start, parse_start, parse_time_ms
 from oncelog.cli.support.options import ClusterOptions
 from oncelog.cli.support.output import progress
@@ -25,6 +26,7 @@ from oncelog.client.errors import BrokerRefused, ConfigError
 
 if TYPE_CHECKING:
     from oncelog.cli.records.format import Formatter
+    from oncelog.cli.records.registry_values import RegistryValues
     from oncelog.client.blocking.client import Client
     from oncelog.client.machine.positions import FetchSettings
     from oncelog.client.programs.group_protocol import Subscription
@@ -140,12 +142,19 @@ class OutputOptions:
     ] = None
     null: Annotated[str, typer.Option("--null", "-Z", metavar="TEXT", help="The text to print for null.")] = ""
 
-    def formatter(self) -> Formatter:
-        """The formatter that the options select. Raises BadParameter."""
-        from oncelog.cli.records.format import FormatError, compile_format, json_envelope
+    def formatter(self, values: RegistryValues | None = None) -> Formatter:
+        """The formatter that the options select, with ``values`` decoded. Raises BadParameter."""
+        from oncelog.cli.records.format import json_envelope
 
-        if self.as_json:
-            return lambda record: json_envelope(record, self.encode_base64)
+        if values is None:
+            return (lambda record: json_envelope(record, self.encode_base64)) if self.as_json else self._plain()
+        if self.encode_base64:
+            raise typer.BadParameter("give --base64 or -s, not both: decoded values are printed as JSON")
+        return values.json_formatter(json_envelope) if self.as_json else values.formatter(self._plain())
+
+    def _plain(self) -> Formatter:
+        from oncelog.cli.records.format import FormatError, compile_format
+
         form = self.form
         if form is None:
             escaped = self.delimiter.replace("%", "%%")
@@ -171,6 +180,7 @@ def consume(
         bool, typer.Option("--uncommitted", help="Print records of open and aborted transactions too.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No remarks on stderr.")] = False,
+    decoding: DecodingOptions = DecodingOptions(),
     old_consumer: ZooKeeperOptions = ZooKeeperOptions(),
     cluster: ClusterOptions = ClusterOptions(),
 ) -> None:
@@ -188,31 +198,34 @@ def consume(
       oncelog consume flights --group watchers
       oncelog consume --group watchers --include 'flights\\..*'
       oncelog consume flights --group watchers --zookeeper localhost:2181/kafka
+      oncelog consume orders -e --json -s value=registry --registry http://localhost:8081
     """
     from oncelog.client.machine.positions import FetchSettings
 
-    group, chosen = membership.group, topics or []
+    group = membership.group
     start, until_ms = reading.bounds(group)
-    sink = Sink(output.formatter(), reading.count, not uncommitted)
     settings = FetchSettings(read_committed=not uncommitted, old_formats=True)
-    if old_consumer.zookeeper is not None:
-        from oncelog.cli.records.consume_zookeeper import consume_zookeeper
+    with decoding.values(cluster.registry_settings()) as values:
+        sink = Sink(output.formatter(values), reading.count, not uncommitted)
+        if old_consumer.zookeeper is not None:
+            from oncelog.cli.records.consume_zookeeper import consume_zookeeper
 
-        membership.refuse_protocol("do not go with --zookeeper")
-        read = old_consumer.subscription(chosen)
-        keys = cluster.client_settings() | old_consumer.settings()
-        keys |= {"auto.commit.enable": "false"} if membership.no_commit else {}
-        consume_zookeeper(
-            old_consumer.zookeeper, group, read, sink, start, settings, keys, stop_at_end=stop_at_end, quiet=quiet
-        )
-        return
-    subscription = membership.subscription(chosen)
-    with cluster.open_client() as client:
-        if subscription is not None:
-            commits = not membership.no_commit
-            consume_group(client, sink, subscription, start, settings, stop_at_end, commits, quiet)
-        else:
-            consume_assigned(client, sink, chosen, reading.partition or [], start, settings, until_ms, stop_at_end)
+            membership.refuse_protocol("do not go with --zookeeper")
+            read = old_consumer.subscription(topics or [])
+            keys = cluster.client_settings() | old_consumer.settings()
+            keys |= {"auto.commit.enable": "false"} if membership.no_commit else {}
+            consume_zookeeper(
+                old_consumer.zookeeper, group, read, sink, start, settings, keys, stop_at_end=stop_at_end, quiet=quiet
+            )
+            return
+        subscription = membership.subscription(topics or [])
+        with cluster.open_client() as client:
+            if subscription is not None:
+                commits = not membership.no_commit
+                consume_group(client, sink, subscription, start, settings, stop_at_end, commits, quiet)
+            else:
+                partitions = reading.partition or []
+                consume_assigned(client, sink, topics or [], partitions, start, settings, until_ms, stop_at_end)
 
 
 def consume_assigned(

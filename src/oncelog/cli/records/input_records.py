@@ -26,7 +26,7 @@ _MOST_DIGITS: Final = 19
 
 
 class Parsing(NamedTuple):
-    """How a piece of input becomes a record."""
+    """How a piece of input becomes a record. The parts in ``as_json`` stay JSON, for a schema."""
 
     key_delimiter: bytes | None
     key: bytes | None
@@ -36,6 +36,7 @@ class Parsing(NamedTuple):
     is_base64: bool
     partition: int | None
     timestamp_ms: int | None
+    as_json: frozenset[str] = frozenset()
 
 
 class Parsed(NamedTuple):
@@ -81,13 +82,17 @@ def _parse_json(piece: bytes, parsing: Parsing) -> Parsed:
         names = ", ".join(map(repr, document)) or "nothing"
         raise InputError(f"no 'payload' (the record's value) in it, only {names:.80}")
 
-    def part(name: str) -> bytes | None:
+    def part(name: str, part: str) -> bytes | None:
+        if part in parsing.as_json and document.get(name) is not None:
+            if f"{name}_encoding" in document or f"{name}_error" in document:
+                raise InputError(f"its {name!r} is bytes that were not decoded, and not a value for a schema")
+            return json_text.members(text)[name].encode("utf-8", "surrogatepass")
         is_base64 = parsing.is_base64 or document.get(f"{name}_encoding") == "base64"
         return _json_bytes(document.get(name), lambda: json_text.members(text)[name], is_base64)
 
     return Parsed(
-        part("key"),
-        part("payload"),
+        part("key", "key"),
+        part("payload", "value"),
         _headers(document, text) + parsing.headers,
         parsing.partition,
         parsing.timestamp_ms if parsing.timestamp_ms is not None else _timestamp(document.get("ts")),

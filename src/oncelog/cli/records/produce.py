@@ -6,7 +6,7 @@ The exit code is 0 only if every record was acknowledged. A pause of the input s
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.cli.records.input_records import InputError, Parsing, parse, split_stream
+from oncelog.cli.records.input_records import InputError, Parsed, Parsing, parse, split_stream
+from oncelog.cli.records.registry_options import EncodingOptions, encode_text
 from oncelog.cli.support.options import ClusterOptions, time_option
 from oncelog.cli.support.output import progress
 from oncelog.client.errors import ClientError
@@ -24,6 +25,7 @@ from oncelog.records.compression import Codec
 if TYPE_CHECKING:
     from oncelog.cli.records.refused_records import RefusedRecords
     from oncelog.client.blocking.producer import Producer, ProducerSettings
+    from oncelog.schemas import Encoder
 
 _IDLE_MS: Final = 20
 
@@ -64,8 +66,8 @@ class RecordOptions:
         str | None, typer.Option("--null", "-Z", metavar="TEXT", help="Input that stands for null (a tombstone).")
     ] = None
 
-    def parsing(self, *, is_json: bool, is_base64: bool) -> Parsing:
-        """Raises BadParameter."""
+    def parsing(self, *, is_json: bool, is_base64: bool, encoded: Collection[str] = ()) -> Parsing:
+        """``encoded`` are the parts given as JSON for a schema. Raises BadParameter."""
         parsing = Parsing(
             None if self.key_delimiter is None else _unescaped(self.key_delimiter),
             None if self.key is None else _unescaped(self.key),
@@ -75,7 +77,10 @@ class RecordOptions:
             is_base64,
             self.partition,
             _time_ms(self.timestamp),
+            frozenset(encoded),
         )
+        if encoded and is_base64:
+            raise typer.BadParameter("give --base64 or a schema, not both: values for a schema are JSON")
         if not _unescaped(self.delimiter) or parsing.key_delimiter == b"":
             raise typer.BadParameter("a delimiter cannot be empty; --whole makes a file one record")
         return parsing
@@ -109,6 +114,7 @@ def produce(
         typer.Option("--base64", help="Keys and values in the input are base64."),
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no count on stderr.")] = False,
+    encoding: EncodingOptions = EncodingOptions(),
     cluster: ClusterOptions = ClusterOptions(),
 ) -> None:
     """Write records to a topic: lines of stdin, or files.
@@ -119,12 +125,14 @@ def produce(
       echo 'N14228:UA 1545' | oncelog produce flights -K : -H source=demo -z lz4
       oncelog produce pictures --whole a.png b.png
       oncelog consume flights -e --json | oncelog produce copy --json
+      echo '{"id": 7}' | oncelog produce orders --value-schema orders-value --registry http://localhost:8081
     """
     from oncelog.cli.records.refused_records import RefusedRecords
     from oncelog.client.blocking.producer import Producer
 
     refused = RefusedRecords()
-    parsing = records.parsing(is_json=as_json, is_base64=encode_base64)
+    encoders = encoding.encoders(topic, cluster.registry_settings())
+    parsing = records.parsing(is_json=as_json, is_base64=encode_base64, encoded=encoders)
     with (
         cluster.open_client() as client,
         Producer(client, _settings(compression, acks), create_topics=True, on_outcome=refused.note) as producer,
@@ -133,7 +141,7 @@ def produce(
             _require_partition(client, topic, parsing.partition)
         else:
             client.topic(topic, create=True)
-        _send_all(producer, topic, records.pieces(files or []), parsing, refused, quiet)
+        _send_all(producer, topic, records.pieces(files or []), parsing, encoders, refused, quiet)
 
 
 def _settings(compression: Compression, acks: Acks) -> ProducerSettings:
@@ -149,6 +157,7 @@ def _send_all(
     topic: str,
     pieces: Iterator[bytes | None],
     parsing: Parsing,
+    encoders: Mapping[str, Encoder],
     refused: RefusedRecords,
     quiet: bool,
 ) -> None:
@@ -160,7 +169,7 @@ def _send_all(
                 producer.flush()
                 continue
             try:
-                record = parse(piece, parsing)
+                record = _encoded(parse(piece, parsing), encoders)
             except InputError as error:
                 producer.flush()
                 raise ClientError(f"record {number} of the input: {error}; the {sent} before it are written") from None
@@ -177,6 +186,16 @@ def _send_all(
                 report(sent, None)
         producer.flush()
     refused.finish()
+
+
+def _encoded(record: Parsed, encoders: Mapping[str, Encoder]) -> Parsed:
+    """A record whose JSON parts are encoded by their schemas. Raises InputError."""
+    for part, encoder in encoders.items():
+        is_key = part == "key"
+        data, headers = encode_text(encoder, record.key if is_key else record.value, part)
+        record = record._replace(headers=record.headers + headers)
+        record = record._replace(key=data) if is_key else record._replace(value=data)
+    return record
 
 
 def _unescaped(text: str) -> bytes:

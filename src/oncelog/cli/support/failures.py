@@ -31,6 +31,9 @@ EXTRAS: Final = {
     "starlette": "console",
     "uvicorn": "console",
     "matplotlib": "plots",
+    "fastavro": "registry",
+    "google": "registry",
+    "jsonschema_rs": "registry",
 }
 """The extra that brings a package, of those that commands need."""
 
@@ -58,6 +61,12 @@ def _failed(error: BaseException) -> int:
     if isinstance(error, ClientError):
         complain(str(error))
         return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED
+    from oncelog.schemas.client.errors import RegistryConfigError, RegistryError
+    from oncelog.schemas.schema import SchemaError
+
+    if isinstance(error, RegistryError | SchemaError):
+        complain(str(error))
+        return EXIT_USAGE if isinstance(error, RegistryConfigError) else EXIT_FAILED
     if isinstance(error, ModuleNotFoundError):
         extra = EXTRAS.get((error.name or "").partition(".")[0])
         if extra is not None:

@@ -36,6 +36,8 @@ CommandConfig = Annotated[
     ),
 ]
 
+REGISTRY_PREFIX = "schema.registry."
+
 
 def directory(text: str) -> Path:
     """A directory from an option. Raises BadParameter for empty text (an unset shell variable), which would mean the
@@ -77,7 +79,13 @@ class ClusterOptions:
 
     def client_settings(self) -> dict[str, str]:
         """All client settings that are given. Raises BadParameter."""
-        return client_settings(self.properties, self.command_config)
+        settings = client_settings(self.properties, self.command_config)
+        return {name: value for name, value in settings.items() if not name.startswith(REGISTRY_PREFIX)}
+
+    def registry_settings(self) -> dict[str, str]:
+        """The settings of a schema registry among them. Raises BadParameter."""
+        settings = client_settings(self.properties, self.command_config)
+        return {name: value for name, value in settings.items() if name.startswith(REGISTRY_PREFIX)}
 
     def as_arguments(self) -> str:
         return cluster_options(self.bootstrap, self.properties, self.command_config)

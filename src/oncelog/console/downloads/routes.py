@@ -106,4 +106,7 @@ def _writer(selection: Selection, file_format: str, page_request: PageRequest) -
         from oncelog.console.downloads.parquet import ParquetFile  # Imported late for its memory.
 
         return ParquetFile(selection)
-    return json_lines.JsonLines(selection, Decoder(page_request.decoding, budget_s=_DECODING_S, is_indented=False))
+    return json_lines.JsonLines(
+        selection,
+        Decoder(page_request.decoding, registry=page_request.registry, budget_s=_DECODING_S, is_indented=False),
+    )

@@ -19,6 +19,9 @@ _beyond: Final[Counter[str]] = Counter()
 
 
 def install(readers: dict[str, Callable[..., Any]]) -> None:
+    """Replace fastavro's readers of logical types, once."""
+    if any(getattr(read, "is_tolerant", False) for read in readers.values()):
+        return
     for name, read in list(readers.items()):
         kind = name.partition("-")[2]
         readers[name] = _tolerant(kind, _decimal if kind == _DECIMAL else read)
@@ -41,6 +44,7 @@ def _tolerant(kind: str, read: Callable[..., Any]) -> Callable[..., Any]:
             _raw[kind] += 1
             return data
 
+    reader.is_tolerant = True  # type: ignore[attr-defined]  # a mark
     return reader
 
 

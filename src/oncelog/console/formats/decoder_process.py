@@ -13,14 +13,17 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Final, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 from oncelog.base.python_process import python_module
 from oncelog.base.units import MIB
 from oncelog.client.errors import ConfigError
 from oncelog.console.formats.decoder_worker import MESSAGEPACK as MESSAGEPACK
-from oncelog.console.formats.decoder_worker import receive, send
+from oncelog.console.formats.decoder_worker import REGISTERED, receive, send
 from oncelog.console.formats.schema_files import SchemaFile
+
+if TYPE_CHECKING:
+    from oncelog.console.formats.registry_schemas import FetchedSchema
 
 # A caller waits at most `ANSWER_S`, whatever the bytes are; values that are too large are not sent. A crash is an
 # error of the value. The first start is not charged to any page (`prepare`); a restart is: otherwise a page full of
@@ -29,6 +32,8 @@ from oncelog.console.formats.schema_files import SchemaFile
 ANSWER_S: Final = 1.0
 START_S: Final = 30.0  # Starting, importing libraries and reading schemas takes seconds on a busy machine.
 MAX_VALUE_BYTES: Final = 4 * MIB
+LOAD_S: Final = 4.0  # The first value of a schema waits for its libraries, too.
+_MAX_REGISTERED: Final = 100
 _MAX_ANSWER_BYTES: Final = 64 * MIB
 _LAST_BREATH_S: Final = 0.5
 
@@ -52,6 +57,8 @@ class DecodingProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._is_ready = False
         self._was_started = False
+        self._sent: set[str] = set()
+        """Keys of the registry's schemas that the present process has."""
         if schemas:
             self._launch()  # It imports its libraries while the console does.
 
@@ -76,12 +83,27 @@ class DecodingProcess:
 
         ``how`` has ``framed``, ``most`` (characters) and ``indent``. Bad bytes never raise: the error is in the result.
         """
+        return self._text({"schema": schema, **how}, payload, rest, wait_s)
+
+    def registered_text(
+        self, fetched: FetchedSchema, payload: bytes, rest: bytes, how: Mapping[str, Any], wait_s: float = ANSWER_S
+    ) -> Text:
+        """The same by a registry's schema, which the process gets with the first value of its own."""
+        header: dict[str, Any] = {"schema": REGISTERED, "key": fetched.key, **how}
+        return self._text(header, payload, rest, wait_s, fetched)
+
+    def _text(
+        self, header: dict[str, Any], payload: bytes, rest: bytes, wait_s: float, fetched: FetchedSchema | None = None
+    ) -> Text:
         if len(payload) > MAX_VALUE_BYTES:
             return Text("", error=f"values larger than {MAX_VALUE_BYTES // MIB} MiB are not decoded")
-        header = {"schema": schema, "rest": base64.b64encode(rest).decode(), **how}
+        header["rest"] = base64.b64encode(rest).decode()
         with self._lock:
             try:
                 process = self._ready_process()
+                if fetched is not None and fetched.key not in self._sent:
+                    self._add(header, fetched)
+                    wait_s += LOAD_S
                 send(cast("BinaryIO", process.stdin), header, payload)
                 answer, text = self._receive(process, wait_s)
             except ConfigError as error:
@@ -95,12 +117,21 @@ class DecodingProcess:
             return Text("", error=answer["error"])
         return Text(text.decode(), answer["note"], answer["cut"])
 
+    def _add(self, header: dict[str, Any], fetched: FetchedSchema) -> None:
+        """Put a schema into the header of a value; the process forgets all others when there are too many."""
+        if len(self._sent) >= _MAX_REGISTERED:
+            self._sent.clear()
+            header["forget"] = True
+        self._sent.add(fetched.key)
+        header["document"] = fetched.document()
+
     def close(self) -> None:
         with self._lock:
             self._end()
 
     def _launch(self) -> subprocess.Popen[bytes]:
         self._is_ready = False
+        self._sent.clear()
         self._process = process = subprocess.Popen(
             python_module("oncelog.console.formats.decoder_worker"),
             stdin=subprocess.PIPE,

@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, Final
 
 from oncelog.base.units import MIB
-from oncelog.console.formats.readers import NotReadable, Pairs, Read, avro_reader, protobuf_reader, read_messagepack
+from oncelog.console.formats.readers import Pairs, Read, avro_reader, protobuf_reader, read_messagepack
+from oncelog.console.formats.registered import registered_reader
+from oncelog.schemas.values.errors import NotReadable
 from oncelog.schemas.wire_format import AVRO
 
 # A message, either way, is the length of a JSON header, the header, the length of the bytes, and the bytes. The first
@@ -21,6 +23,7 @@ from oncelog.schemas.wire_format import AVRO
 MEMORY_BYTES: Final = 256 * MIB
 DEEPEST: Final = 100
 MESSAGEPACK: Final = -1  # Takes the place of a schema's index.
+REGISTERED: Final = -2  # The same; the schema is a registry's, by its key.
 _LENGTH: Final = struct.Struct(">I")
 
 
@@ -94,9 +97,32 @@ def _key(name: Any) -> str:
     return name if isinstance(name, str) else "".join(_pieces(name, None, DEEPEST - 4))
 
 
-def answer(readers: list[Read], header: Any, payload: bytes) -> tuple[dict[str, Any], bytes]:
-    read = read_messagepack if header["schema"] == MESSAGEPACK else readers[header["schema"]]
+class Readers:
+    """Readers by a schema's index, and those of registries' schemas, which come with their first values."""
+
+    def __init__(self, by_index: list[Read]) -> None:
+        self._by_index = by_index
+        self._registered: dict[str, Read] = {}
+
+    def reader(self, header: Any) -> Read:
+        """Raises NotReadable for a schema that is not usable."""
+        if header["schema"] == MESSAGEPACK:
+            return read_messagepack
+        if header["schema"] != REGISTERED:
+            return self._by_index[int(header["schema"])]
+        if header.get("forget"):
+            self._registered.clear()
+        if "document" in header:
+            self._registered[header["key"]] = registered_reader(header["document"])
+        read = self._registered.get(header["key"])
+        if read is None:
+            raise NotReadable("its schema was refused with an earlier value")
+        return read
+
+
+def answer(readers: Readers, header: Any, payload: bytes) -> tuple[dict[str, Any], bytes]:
     try:
+        read = readers.reader(header)
         value, note = read(payload, base64.b64decode(header["rest"]), header["framed"])
         text, cut = text_of(value, header["most"], header["indent"])
         # Escapes can produce lone surrogates, which UTF-8 cannot encode.
@@ -125,7 +151,7 @@ def readers_of(schemas: list[dict[str, Any]]) -> list[Read]:
 
 def serve(source: BinaryIO, target: BinaryIO) -> None:
     try:
-        readers = readers_of(receive(source)[0])
+        readers = Readers(readers_of(receive(source)[0]))
     except NotReadable as error:
         send(target, {"error": str(error)})
         return

@@ -6,12 +6,12 @@ them.
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable
 from typing import Any, Final
 
 from oncelog.console.formats import avro_values
+from oncelog.schemas.values.errors import NotReadable
 from oncelog.schemas.wire_format import message_path
 
 INSTALL: Final = "pip install 'oncelog[console-formats]'"
@@ -22,10 +22,6 @@ _NOT_UTF_8: Final = "text that is not UTF-8 has \\x in it"
 Read = Callable[[bytes, bytes, bool], tuple[Any, str]]
 """Takes a payload, the bytes after a schema's id in a header, and True for a payload with an id; returns a value and a
 note."""
-
-
-class NotReadable(Exception):
-    """Bytes that are not in the expected format, or a library that is not installed."""
 
 
 class Pairs(list[tuple[Any, Any]]):
@@ -52,6 +48,8 @@ def avro_reader(content: bytes) -> Read:
     """A reader by an Avro schema. Raises NotReadable for an invalid schema."""
     try:
         import fastavro
+
+        from oncelog.schemas.values.avro import read_datum
     except ImportError:
         raise NotReadable(f"decoding needs fastavro: {INSTALL}") from None
     try:
@@ -83,31 +81,20 @@ def avro_reader(content: bytes) -> Read:
         return value, f"{name}, {note}" if note else name
 
     def bare(payload: bytes) -> tuple[Any, str]:
-        try:
-            return _avro_value(payload, schema, "strict")
-        except UnicodeDecodeError:
-            value, note = _avro_value(payload, schema, "backslashreplace")
-            return value, ", ".join(filter(None, (_NOT_UTF_8, note)))
+        return avro_value(lambda unicode_errors: read_datum(payload, schema, None, unicode_errors))
 
     return read
 
 
-def _avro_value(payload: bytes, schema: Any, unicode_errors: str) -> tuple[Any, str]:
-    import fastavro
-
-    source = io.BytesIO(payload)
+def avro_value(read: Callable[[str], Any]) -> tuple[Any, str]:
+    """A value and its note, by a function of how to treat text that is not UTF-8."""
     avro_values.take_note()
     try:
-        value = fastavro.schemaless_reader(source, schema, None, handle_unicode_errors=unicode_errors)
-    except EOFError:
-        raise NotReadable("it ends too early") from None
-    except (MemoryError, RecursionError, UnicodeDecodeError):
-        raise
-    except Exception as error:  # noqa: BLE001 - hostile bytes reach every corner of the library
-        raise NotReadable(f"{type(error).__name__}: {error}") from None
-    if left := len(payload) - source.tell():
-        raise NotReadable(f"bytes left over: {left}")
-    return value, avro_values.take_note()
+        return read("strict"), avro_values.take_note()
+    except UnicodeDecodeError:
+        avro_values.take_note()
+        value = read("backslashreplace")
+        return value, ", ".join(filter(None, (_NOT_UTF_8, avro_values.take_note())))
 
 
 def protobuf_reader(content: bytes, message: str | None) -> Read:
@@ -117,7 +104,7 @@ def protobuf_reader(content: bytes, message: str | None) -> Read:
         from google.protobuf import descriptor_pb2
         from google.protobuf.message import DecodeError
 
-        from oncelog.console.formats.protobuf_values import decoded, pool_of
+        from oncelog.schemas.values.protobuf_values import decoded, pool_of
     except ImportError:
         raise NotReadable(f"decoding needs protobuf: {INSTALL}") from None
 

@@ -41,6 +41,7 @@ PAGES: Final[tuple[Page | LocalPage, ...]] = (
     Page("/messages/search", "Search", "message_search:read_search"),
     Page("/messages/tail", "Live tail", "message_search:read_tail"),
     Page("/messages/produce", "Produce a record", "produce:read"),
+    LocalPage("/messages/schema", "Schema", "registered_schemas:read"),
     LocalPage("/audit/run", "Audit run", "audit:read_run"),
     LocalPage("/audit/report", "Audit report", "audit:read_report"),
 )

@@ -33,7 +33,7 @@ def read_search(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
     record_filter, positions, bounds = search_of(client, query)
     deadline = client.system.now_ms() + JSON_SEARCH_MS
     hits: dict[tuple[TopicPartition, int], dict[str, Any]] = {}
-    decoder, progress = Decoder(page_request.decoding), None
+    decoder, progress = Decoder(page_request.decoding, registry=page_request.registry), None
     value_format = query.choice("value_format", FORMATS)
     for event in search(
         client,

@@ -70,7 +70,7 @@ def read(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
     windows.narrow_to_state(query.text("state"))
     whole = replace(windows, start=dict(windows.start), until=dict(windows.until))
     windows.narrow(**{"until" if is_newest else "start": positions_of(query, [*windows.start])})
-    decoder = Decoder(page_request.decoding)
+    decoder = Decoder(page_request.decoding, registry=page_request.registry)
 
     def show(partition: TopicPartition, record: StoredRecord) -> dict[str, Any]:
         return row_of(partition, record, selected["key_format"], selected["value_format"], decoder)
@@ -216,7 +216,7 @@ def read_one(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
     """One record in full; in JSON, its bytes in base64 as well."""
     query = page_request.query
     formats = query.choice("key_format", FORMATS), query.choice("value_format", FORMATS)
-    decoder = Decoder(page_request.decoding)
+    decoder = Decoder(page_request.decoding, registry=page_request.registry)
 
     def show(at: TopicPartition, record: StoredRecord) -> tuple[dict[str, Any], dict[str, Any]]:
         row = row_of(at, record, *formats, decoder, FULL_BYTES)

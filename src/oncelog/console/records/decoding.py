@@ -7,18 +7,27 @@ schema given to the console, then JSON, text and hexadecimal digits.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.base.notation import json_text
 from oncelog.console.formats.decoder_process import ANSWER_S, MESSAGEPACK, DecodingProcess, Text
 from oncelog.console.formats.schema_files import AVRO, PROTOBUF, schema_for
 from oncelog.console.records.large_json import LARGE, LargeBytes, StoredString
 from oncelog.records.record import Headers
+from oncelog.schemas.client.errors import RegistryError
+from oncelog.schemas.schema import SchemaError
 from oncelog.schemas.wire_format import KEY, VALUE, Framed, framed
 
+if TYPE_CHECKING:
+    from oncelog.console.formats.registry_schemas import FetchedSchema, RegistrySchemas
+    from oncelog.schemas.client.registry import SubjectVersion
+
 MESSAGEPACK_FORMAT: Final = "messagepack"
+JSON: Final = "json"
+_BY_REGISTRY: Final = frozenset({"auto", AVRO, PROTOBUF, JSON})
 FORMATS: Final = ("auto", "text", "json", "hex", "integer", MESSAGEPACK_FORMAT, AVRO, PROTOBUF)
 PREVIEW_BYTES: Final = 2000
 FULL_BYTES: Final = 2 * 1024 * 1024  # A page shows at most this much of one value.
@@ -32,7 +41,8 @@ class Shown:
     """Bytes as shown. ``format`` is the format they were decoded from; ``text`` is None for null, and not all if
     ``cut``.
 
-    ``schema_id`` is the registry's id found with the bytes; ``error`` says why they are not in the requested format.
+    ``schema_id`` is the registry's id found with the bytes, ``place`` a subject and version that has it; ``error`` says
+    why they are not in the requested format.
     """
 
     text: str | LargeBytes | None
@@ -42,6 +52,7 @@ class Shown:
     schema_id: str | None = None
     note: str = ""
     error: str | None = None
+    place: SubjectVersion | None = None
 
 
 def offload_text(shown: Shown, as_json: bool) -> Shown:
@@ -60,10 +71,12 @@ class Decoder:
         process: DecodingProcess,
         clock: Callable[[], float] = time.monotonic,
         *,
+        registry: RegistrySchemas | None = None,
         budget_s: float = BUDGET_S,
         is_indented: bool = True,
     ) -> None:
         self._process = process
+        self._registry = registry
         self._clock = clock
         self._budget_s = self._left_s = budget_s
         self._indent = 2 if is_indented else None
@@ -83,9 +96,11 @@ class Decoder:
         index = schema_for(self._process.schemas, topic, part, framed_value.schema_id)
         if index is not None and form in ("auto", (kind := self._process.schemas[index].kind)):
             return self._first_that_fits(index, kind, value, framed_value, most)
+        if self._registry is not None and framed_value.schema_id is not None and form in _BY_REGISTRY:
+            return self._registered(self._registry, f"{topic}-{part}", value, framed_value, form, most)
         if form in (AVRO, PROTOBUF):
             of_id = "" if framed_value.schema_id is None else f" and schema id {framed_value.schema_id}"
-            reason = f"no {form} schema for this topic's {part}s{of_id}; start the console with --schema"
+            reason = f"no {form} schema for this topic's {part}s{of_id}; start the console with --schema or --registry"
             return replace(decoded(value, "hex", most), schema_id=framed_value.schema_id, error=reason)
         return _bare(value, framed_value, form, most)
 
@@ -107,17 +122,62 @@ class Decoder:
             return replace(decoded(value, "hex", most), schema_id=schema_id, error=f"not {form}: {text.error}")
         return Shown(text.text, form, len(value), text.cut, schema_id, text.note)
 
+    def _registered(
+        self, registry: RegistrySchemas, subject: str, value: bytes, framed_value: Framed, form: str, most: int
+    ) -> Shown:
+        """A value by the schema of its id in the registry, or with the reason why not."""
+        schema_id = framed_value.schema_id or ""
+        try:
+            with self._charged():
+                fetched = registry.fetch(schema_id)
+                place = registry.place(schema_id, subject)
+        except (RegistryError, SchemaError, _Late) as error:
+            return replace(_bare(value, framed_value, form, most), schema_id=schema_id, error=str(error))
+        if form not in ("auto", fetched.kind):
+            shown = replace(decoded(value, "hex", most), error=f"not {form}: its schema is {fetched.kind}")
+        elif fetched.kind == JSON:
+            shown = decoded(framed_value.payload, JSON, most)
+            if shown.format != JSON and not shown.cut:
+                shown = replace(shown, error="not json")
+        else:
+            text = self._text_by(fetched, framed_value, most)
+            shown = Shown(text.text, fetched.kind, len(value), text.cut, note=text.note)
+            if text.error is not None:
+                shown = replace(decoded(value, "hex", most), error=f"not {fetched.kind}: {text.error}")
+        return replace(shown, size_bytes=len(value), schema_id=schema_id, place=place)
+
+    def _text_by(self, fetched: FetchedSchema, framed_value: Framed, most: int) -> Text:
+        try:
+            with self._charged() as wait_s:
+                how = {"framed": not framed_value.in_header, "most": most, "indent": self._indent}
+                payload, rest = framed_value.payload, framed_value.rest
+                return self._process.registered_text(fetched, payload, rest, how, wait_s)
+        except _Late as error:
+            return Text("", error=str(error))
+
     def _ask(self, schema: int, payload: bytes, rest: bytes, has_id: bool, most: int) -> Text:
+        try:
+            with self._charged() as wait_s:
+                how = {"framed": has_id, "most": most, "indent": self._indent}
+                return self._process.text(schema, payload, rest, how, wait_s)
+        except _Late as error:
+            return Text("", error=str(error))
+
+    @contextmanager
+    def _charged(self) -> Iterator[float]:
+        """The time that a step may take; the step is charged to the page. Raises _Late when none is left."""
         if self._left_s <= 0:
-            return Text("", error=f"decoding this page took more than {self._budget_s:g} s; open the record by itself")
+            raise _Late(f"decoding this page took more than {self._budget_s:g} s; open the record by itself")
         self._process.prepare()
         began = self._clock()
         try:
-            wait_s = min(ANSWER_S, self._left_s)
-            how = {"framed": has_id, "most": most, "indent": self._indent}
-            return self._process.text(schema, payload, rest, how, wait_s)
+            yield min(ANSWER_S, self._left_s)
         finally:
             self._left_s -= self._clock() - began
+
+
+class _Late(Exception):
+    """The time of the page is used up."""
 
 
 def _bare(value: bytes, framed_value: Framed, form: str, most: int) -> Shown:

@@ -26,7 +26,7 @@ def searching(client: Client, page_request: PageRequest, stopped: Stopped) -> It
     value_format = query.choice("value_format", FORMATS)
 
     def show(hit: Hit) -> ShownHit:
-        return shown_hit(hit, Decoder(page_request.decoding), value_format)
+        return shown_hit(hit, Decoder(page_request.decoding, registry=page_request.registry), value_format)
 
     record_filter, positions, bounds = search_of(client, query)
     for event in search(client, record_filter, positions, bounds, stopped, show):
@@ -47,7 +47,9 @@ def tailing(client: Client, page_request: PageRequest, stopped: Stopped) -> Iter
     waiting = Event("state", {"text": f"waiting for records in {len(chosen)} partitions"})
 
     def show(hit: Hit) -> Event:
-        return Event("hit", {"hit": hit_of(hit, Decoder(page_request.decoding), value_format)})
+        return Event(
+            "hit", {"hit": hit_of(hit, Decoder(page_request.decoding, registry=page_request.registry), value_format)}
+        )
 
     with Tail(client, chosen, record_filter, query.text("state") == COMMITTED_ONLY) as tail:
         yield waiting

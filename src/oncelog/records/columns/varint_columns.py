@@ -59,22 +59,28 @@ class ByteView:
 
 
 # Most varints of a record have one or two bytes: a table from two bytes to value and width answers them with one
-# look-up. Longer ones are decoded from the eight bytes at their position; those of nine and ten bytes (timestamps far
-# from their batch's base) one by one.
+# look-up. Longer ones are decoded from the eight bytes at their position.
 def read_varints(view: ByteView, positions: Positions) -> tuple[Integers, npt.NDArray[np.uint8]]:
-    """Values and widths of the varints at ``positions``. Raises CorruptBatch for one longer than ten bytes."""
+    """Values and widths. Raises CorruptBatch for one longer than ten bytes."""
     pairs = view.pairs[positions]
     widths = WIDTH[pairs]
     if widths.all():
         return VALUE[pairs], widths
     values = VALUE[pairs].astype(np.int64)
     wide = np.flatnonzero(widths == 0)
-    values[wide], widths[wide] = _read_wide(view, positions[wide])
+    unsigned, widths[wide] = read_unsigned(view, positions[wide])
+    if not widths.all():
+        raise CorruptBatch("a variable-length integer does not end")
+    values[wide] = unzigzag(unsigned)
     return values, widths
 
 
-def _read_wide(view: ByteView, positions: Positions) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-    """Varints of up to ten bytes."""
+def unzigzag(unsigned: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    return (unsigned >> _U1).astype(np.int64) ^ -(unsigned & _U1).astype(np.int64)
+
+
+def read_unsigned(view: ByteView, positions: Positions) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]]:
+    """The same without zigzag. Width 0: longer than ten bytes."""
     words = view.words[positions]
     ends = ~words & _CONTINUATION_BITS
     # The last byte of a varint is the first of the eight without a continuation bit.
@@ -83,13 +89,15 @@ def _read_wide(view: ByteView, positions: Positions) -> tuple[npt.NDArray[np.int
     unsigned = words & np.uint64(0x7F)
     for byte in range(1, 8):
         unsigned |= (words & np.uint64(0x7F << (8 * byte))) >> np.uint64(byte)
-    values = (unsigned >> _U1).astype(np.int64) ^ -(unsigned & _U1).astype(np.int64)
     widths = ((np.bitwise_count(first_end - _U1) + 1) >> 3).astype(np.uint8)
-    for index in np.flatnonzero(ends == 0).tolist():
-        position = int(positions[index])
-        values[index], end = read_varint(view.bytes[position : position + MAX_VARINT_BYTES].tobytes(), 0)
-        widths[index] = end
-    return values, widths
+    longer = np.flatnonzero(ends == 0)
+    if len(longer):
+        ninth, tenth = (view.bytes[positions[longer] + byte].astype(np.uint64) for byte in (8, 9))
+        is_nine, is_ten = ninth < 0x80, (ninth >= 0x80) & (tenth < 0x80)
+        unsigned[longer] |= (ninth & np.uint64(0x7F)) << np.uint64(56)
+        unsigned[longer] |= (tenth * is_ten) << np.uint64(63)
+        widths[longer] = is_nine * 9 + is_ten * 10
+    return unsigned, widths
 
 
 def read_varint(data: bytes | memoryview, position: int) -> tuple[int, int]:

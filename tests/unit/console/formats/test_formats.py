@@ -77,7 +77,7 @@ def test_avro_is_read_by_its_file_with_and_without_an_id(process: DecodingProces
     assert Decoder(process).key("orders", confluent(9, deep), (), "auto").format == "avro"
     assert Decoder(process).key("orders", confluent(8, deep), (), "avro").error is not None, "another id"
     assert value(process, "unknown", data, "avro").error == (
-        "no avro schema for this topic's values; start the console with --schema"
+        "no avro schema for this topic's values; start the console with --schema or --registry"
     )
 
 

@@ -1,0 +1,1 @@
+"""Client of schema registries: settings, HTTP requests within bounds, caches, and references of schemas."""

@@ -1,0 +1,69 @@
+"""Caches of a registry's answers: what it has, bounded in bytes, and what it lacks, bounded in age and number."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Final, Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+_MAX_ABSENT: Final = 10_000
+
+
+class Cache(Generic[K, V]):
+    """Values by key; the least recently used go when all together exceed ``max_bytes``."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._values: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self._lock = threading.Lock()
+        self.held_bytes = 0
+
+    def get(self, key: K) -> V | None:
+        with self._lock:
+            if (entry := self._values.get(key)) is None:
+                return None
+            self._values.move_to_end(key)
+            return entry[0]
+
+    def put(self, key: K, value: V, size_bytes: int) -> None:
+        """A value larger than the whole cache is not kept."""
+        if size_bytes > self._max_bytes:
+            return
+        with self._lock:
+            if (previous := self._values.pop(key, None)) is not None:
+                self.held_bytes -= previous[1]
+            self._values[key] = (value, size_bytes)
+            self.held_bytes += size_bytes
+            while self.held_bytes > self._max_bytes:
+                self.held_bytes -= self._values.popitem(last=False)[1][1]
+
+
+class Absences(Generic[K]):
+    """Errors of keys that the registry does not have, for ``age_s`` seconds.
+
+    Bytes that only look framed would otherwise cost a request for each record.
+    """
+
+    def __init__(self, age_s: float, clock: Callable[[], float]) -> None:
+        self._age_s = age_s
+        self._clock = clock
+        self._errors: OrderedDict[K, tuple[Exception, float]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def check(self, key: K) -> None:
+        """Raises the error of a key that was absent a moment ago."""
+        with self._lock:
+            error, until = self._errors.get(key, (None, 0.0))
+        if error is not None and self._clock() < until:
+            raise error.with_traceback(None)
+
+    def put(self, key: K, error: Exception) -> None:
+        with self._lock:
+            self._errors.pop(key, None)
+            self._errors[key] = (error, self._clock() + self._age_s)
+            if len(self._errors) > _MAX_ABSENT:
+                self._errors.popitem(last=False)

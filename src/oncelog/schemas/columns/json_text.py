@@ -1,0 +1,90 @@
+"""Records within themselves as JSON text, and defaults as Avro's bytes: both by fastavro, a value at a time."""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+
+from oncelog.schemas.columns.avro_types import SchemaNode, Types, value_type
+from oncelog.schemas.columns.cursor import Array, Cursor, Mask
+from oncelog.schemas.columns.walk import Unwalkable, Walk
+from oncelog.schemas.schema import SchemaError
+
+
+class JsonText:
+    """Values of a recursive type as JSON. The walk bounds their depth and their arrays before fastavro reads them."""
+
+    type: pa.DataType = pa.string()
+    width: int | None = None
+    maskable = False
+
+    def __init__(self, walk: Walk, min_bytes: int, writer: Any, reader: Any) -> None:
+        self._walk, self.min_bytes, self._writer, self._reader = walk, min_bytes, writer, reader
+
+    def read(self, cursor: Cursor, valid: Mask | None = None) -> Array:
+        return pa.array([self._text(value) for value in self._values(cursor)], pa.string())
+
+    def skip(self, cursor: Cursor) -> None:
+        self._values(cursor)
+
+    def _values(self, cursor: Cursor) -> list[bytes | None]:
+        values: list[bytes | None] = []
+        at = cursor.at.copy()
+        for number, (start, end) in enumerate(zip(cursor.at.tolist(), cursor.ends.tolist(), strict=True)):
+            data = cursor.payloads.bytes[start:end].tobytes() if start < end else b""
+            try:
+                size = self._walk(data, 0, 0)
+            except Unwalkable as error:
+                cursor.damage.mark(cursor.rows[number : number + 1], str(error))
+                values.append(None)
+                continue
+            at[number] += size
+            values.append(data[:size])
+        cursor.at = at
+        return values
+
+    def _text(self, value: bytes | None) -> str | None:
+        if value is None:
+            return None
+        return json.dumps(fastavro.schemaless_reader(BytesIO(value), self._writer, self._reader), default=_json_value)
+
+
+def _json_value(value: object) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else str(value)
+
+
+def encode_default(value: Any, schema: SchemaNode, types: Types) -> bytes:
+    """A field's default in JSON as Avro's bytes. Raises SchemaError."""
+    out = BytesIO()
+    parsed = {"type": "record", "name": "Default", "fields": [{"name": "value", "type": schema}]}
+    named = {**types.named, "Default": parsed}
+    try:
+        datum = {"value": _datum(value, schema, types)}
+        fastavro.schemaless_writer(out, {**parsed, "__fastavro_parsed": True, "__named_schemas": named}, datum)
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        raise SchemaError(f"default {json.dumps(value)[:100]} is not of the field's type: {error}") from None
+    return out.getvalue()
+
+
+def _datum(value: Any, schema: SchemaNode, types: Types) -> Any:
+    """A default as fastavro writes it: bytes are text in JSON. A union's default is of its first type."""
+    resolved = types.resolved(schema)
+    if isinstance(resolved, list):
+        first = next((branch for branch in resolved if (value is None) == (value_type(branch) == "null")), "null")
+        return _datum(value, first, types)
+    match resolved["type"]:
+        case "bytes" | "fixed":
+            return value.encode("latin-1")
+        case "array":
+            return [_datum(item, resolved["items"], types) for item in value]
+        case "map":
+            return {key: _datum(item, resolved["values"], types) for key, item in value.items()}
+        case "record" | "error":
+            fields = {field["name"]: field for field in resolved["fields"]}
+            given = {name: value[name] if name in value else field["default"] for name, field in fields.items()}
+            return {name: _datum(given[name], field["type"], types) for name, field in fields.items()}
+    return value

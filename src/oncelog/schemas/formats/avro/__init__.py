@@ -1,0 +1,1 @@
+"""Avro schemas, by the Avro 1.12 specification."""

@@ -1,0 +1,1 @@
+"""Protobuf schemas: `.proto` text and descriptors, each made from the other."""
