@@ -12,21 +12,18 @@ import pytest
 
 from oncelog.admin.topics import list_topics
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.cli.log.verification import problems
 from oncelog.client.blocking import Client, Committed, Producer
 from oncelog.client.blocking.transaction_admin import end_transaction
 from oncelog.client.errors import ClientError
 from oncelog.client.machine.transaction_values import StoredTransaction
 from oncelog.client.programs.group import commit_offsets
 from oncelog.runtime.data.disk_files import DiskFiles
-from oncelog.spark.audit.directories import plan
-from oncelog.spark.audit.engines.local_engine import LocalEngine
-from oncelog.spark.audit.pipeline import audit
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.log_directory import LogDirectory
 from tests.cluster.brokers import Cluster
 from tests.cluster.replicas import differing_replicas
 from tests.kept.contents import PROPERTIES
+from tests.kept.findings import findings_in
 from tests.kept.make import CLUSTER_PROPERTIES
 from tests.kept.releases import BROKER, CLUSTER, RELEASE, program, reading, unpack
 from tests.kept.serving import served
@@ -57,14 +54,6 @@ def serving_cluster(directory: Path, release: str | None = None) -> Iterator[Cli
         with Client(cluster.bootstrap_servers) as client:
             yield client
         assert [cluster.stop(broker_id) for broker_id in cluster.ids] == [0, 0, 0]
-
-
-def findings_in(*directories: Path) -> list[str]:
-    """Findings of ``oncelog log verify`` and ``oncelog audit`` in stopped brokers' directories."""
-    logs = [path for directory in directories for path in sorted(directory.glob("*-*/*.log"))]
-    assert logs
-    lines = [f"{path}: {problem}" for path in logs for problem in problems(path) if problem is not None]
-    return [*lines, *(str(finding) for finding in audit(plan([*directories]), LocalEngine()).findings)]
 
 
 def expected(name: str) -> dict[str, Any]:
