@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import pyarrow as pa
 
 from oncelog.arrow.offset_ranges import OffsetRanges, OnGone, Place, Positions, ReadRequest, RecordsGone, resolve_ranges
+from oncelog.arrow.typed_parts import TypedParts, typed_parts
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_TOPIC_ID, TopicName, TopicPartition, uuid_text
 from oncelog.base.units import INT64_MAX, MIB
@@ -31,6 +32,9 @@ from oncelog.records.errors import CorruptBatch
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from oncelog.schemas.client.registry import Registry
+    from oncelog.schemas.schema import Schema
 
 # Fetches of this size decode fastest: larger ones leave the CPU caches, smaller ones cost calls.
 FETCH_BYTES: Final = 8 * MIB
@@ -48,6 +52,9 @@ def read_arrow(
     on_gone: OnGone = "raise",
     idle_timeout_ms: int | None = None,
     config: ClientConfig | Mapping[str, str] | None = None,
+    registry: Registry | str | None = None,
+    key_schema: str | Schema | None = None,
+    value_schema: str | Schema | None = None,
 ) -> ArrowReader:
     """Read topics as Arrow, with the columns of Spark's Kafka connector: ``key, value, topic, partition, offset,
     timestamp, timestampType``, and ``headers`` with ``include_headers``.
@@ -60,6 +67,10 @@ def read_arrow(
     continues with the available records where requested ones are missing. ``config`` takes Apache Kafka's client keys,
     including security.
 
+    With ``registry``, a client or URL, values become typed columns by ``value_schema``, keys by ``key_schema``: a
+    Schema, ``SUBJECT@VERSION``, or a subject for its latest version when reading begins (default: TOPIC-value). A
+    record that does not fit has a null, the reason in ``value_error`` and its bytes in ``value_bytes``.
+
     Iterate over the result for ``pyarrow.RecordBatch``, or pass it to any consumer of Arrow streams::
 
         oncelog.read_arrow("flights").to_pandas()
@@ -68,7 +79,7 @@ def read_arrow(
         duckdb.sql("select partition, count(*) from batches group by all")
 
     Raises UnknownTopic, ConfigError, NoBrokerReachable, and RecordsGone for a ``start`` that is not in the log. Reading
-    raises RecordsGone and other ClientErrors.
+    raises RecordsGone and other ClientErrors. A registry raises RegistryError and SchemaError.
     """
     names = [topics] if isinstance(topics, str) else list(topics)
     if not names:
@@ -76,13 +87,17 @@ def read_arrow(
     if on_gone not in ("raise", "skip"):
         raise ConfigError(f"on_gone must be 'raise' or 'skip', got {on_gone!r}")
     client = Client(bootstrap_servers, config=config)
+    parts = None
     try:
+        parts = typed_parts(names, registry, key_schema, value_schema, include_headers=include_headers)
         watch = TopicWatch(client)
         ranges = resolve_ranges(client, watch, ReadRequest(names, start, end, partitions, read_committed, on_gone))
         settings = replace(_fetch_settings(config), read_committed=read_committed)
-        return ArrowReader(client, watch, ranges, _How(settings, include_headers, on_gone, idle_timeout_ms))
+        return ArrowReader(client, watch, ranges, _How(settings, include_headers, on_gone, idle_timeout_ms, parts))
     except BaseException:
         client.close()
+        if parts is not None:
+            parts.close()
         raise
 
 
@@ -92,6 +107,7 @@ class _How:
     include_headers: bool
     on_gone: OnGone
     idle_timeout_ms: int | None
+    parts: TypedParts | None
 
 
 class ArrowReader:
@@ -130,6 +146,8 @@ class ArrowReader:
     @property
     def schema(self) -> pa.Schema:
         """The schema of every batch; ``timestamp`` is in milliseconds, UTC."""
+        if self._how.parts is not None:
+            return self._how.parts.schema
         return column_schema(include_headers=self._how.include_headers)
 
     @property
@@ -162,7 +180,7 @@ class ArrowReader:
     def close(self) -> None:
         """Close the connections. Batches already returned stay valid."""
         self._batches.close()
-        self._client.close()
+        self._close()
 
     def _read(self) -> Generator[pa.RecordBatch, None, None]:
         fetcher = Fetcher(self._client, self._how.settings)
@@ -194,14 +212,20 @@ class ArrowReader:
                     return
         finally:
             fetcher.close()
-            self._client.close()
+            self._close()
+
+    def _close(self) -> None:
+        self._client.close()
+        if self._how.parts is not None:
+            self._how.parts.close()
 
     def _decode(self, fetched: Fetched) -> Iterator[pa.RecordBatch]:
         topic, number = fetched.partition
         until = INT64_MAX if self._until is None else self._until.get(fetched.partition, INT64_MAX)
-        selection = Selection(
-            topic, number, fetched.position, until, self._how.settings.read_committed, self._how.include_headers
-        )
+        # A header may name the schema.
+        include_headers = self._how.include_headers or self._how.parts is not None
+        committed = self._how.settings.read_committed
+        selection = Selection(topic, number, fetched.position, until, committed, include_headers)
         decoded = decode(fetched.records, selection, fetched.aborted)
         try:  # a loop variable would keep one batch alive while the next is decoded
             yield from filter(attrgetter("num_rows"), map(partial(self._deliver, fetched.partition), decoded))
@@ -209,8 +233,9 @@ class ArrowReader:
             raise ClientError(f"{fetched.partition}, from offset {fetched.position}: {error}") from error
 
     def _deliver(self, partition: TopicPartition, decoded: Decoded) -> pa.RecordBatch:
+        rows = decoded.rows if self._how.parts is None else self._how.parts.decode(decoded.rows)
         self._set_position(partition, decoded.next_offset)
-        return decoded.rows
+        return rows
 
     def _set_position(self, partition: TopicPartition, offset: int) -> None:
         """Set a partition's next offset, at most its end: a fetch may return more than requested."""
