@@ -17,6 +17,7 @@ LOCKS := requirements/build.txt requirements/dev.txt
 DOCS := $(VENV)/.docs-installed
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header
+IMAGE_EXTRAS := --extra cluster --extra console --extra security
 SPARK_VERSIONS := 4.0 4.1 4.2 4.3
 SPARK_ON_VERSIONS := $(addprefix tests/spark/,source/test_source.py source/test_streams.py source/test_taken_over.py \
 	sink/test_faults.py jobs/test_export.py)
@@ -30,7 +31,7 @@ FAST := not slow and not spark and not integration and not ($(ELSEWHERE))
 # Tests start a hundred processes; without byte code each compiles all of its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo docs test tests classes test-integration test-spark-versions test-peers test-packages test-all check lint peers bench format lock java clean
+.PHONY: help setup demo docs image test tests classes test-integration test-spark-versions test-peers test-packages test-all check lint peers bench format lock java clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -42,6 +43,10 @@ demo: $(SETUP) java ## a year of flights: broker, replay, load into Parquet exac
 
 docs: $(DOCS) ## the documentation as a site, in build/docs; warnings and broken links are errors
 	$(BIN)/python -m codegen.site
+
+image: $(SETUP) ## the container image, in build/image, from Debian packages and the wheel; needs apt and dpkg
+	$(BIN)/python -m codegen.image $(foreach architecture,$(ARCHITECTURES),--architecture $(architecture)) \
+		$(if $(SOURCES),--sources $(SOURCES)) $(if $(REVISION),--revision $(REVISION))
 
 test: $(SETUP) java ## lint, types, contracts and the tests, but for those that start whole systems
 	@$(MAKE) --no-print-directory -j 2 lint tests
@@ -112,6 +117,8 @@ lock: $(SETUP) ## resolve the dependencies anew into requirements/*.txt, with ha
 		--output-file requirements/build.txt requirements/build.in
 	$(COMPILE) --upgrade --constraint requirements/dev.txt --constraint requirements/build.txt \
 		--output-file requirements/docs.txt requirements/docs.in
+	$(COMPILE) --upgrade $(IMAGE_EXTRAS) --constraint requirements/dev.txt \
+		--output-file requirements/image.txt pyproject.toml
 	for version in $(SPARK_VERSIONS); do echo "pyspark==$$version.*" | $(COMPILE) --upgrade \
 		--output-file requirements/spark-$$version.txt - > /dev/null || exit 1; done
 

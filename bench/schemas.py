@@ -48,15 +48,18 @@ def _flight(chance: random.Random, number: int) -> dict[str, Any]:
     cancelled = chance.random() < 0.03
     times = dict.fromkeys(("dep_time", "dep_delay", "arr_delay"), None if cancelled else chance.randint(-30, 2359))
     return {
-        "year": 2013, "month": chance.randint(1, 12), "day": chance.randint(1, 28), "flight": number % 8000,
+        "year": 2013,
+        "month": chance.randint(1, 12),
+        "day": chance.randint(1, 28),
+        "flight": number % 8000,
         **times,
-        "carrier": chance.choice(["UA", "AA", "B6"]), "origin": "EWR", "dest": chance.choice(["IAH", "MIA"]),
+        "carrier": chance.choice(["UA", "AA", "B6"]),
+        "origin": "EWR",
+        "dest": chance.choice(["IAH", "MIA"]),
         "tailnum": None if cancelled else f"N{chance.randint(0, 99999):05}",
-
-            "distance": float(chance.randint(100, 3000)),
-            "at": 1_370_000_000_000 + number,
-            "id": chance.getrandbits(62)
-        ,
+        "distance": float(chance.randint(100, 3000)),
+        "at": 1_370_000_000_000 + number,
+        "id": chance.getrandbits(62),
         "weather": None if chance.random() < 0.1 else {"t": number / 2},
         "note": "late" if chance.random() < 0.1 else None,
     }

@@ -20,19 +20,19 @@ from __future__ import annotations
 '''
 
 IMPORTS = (
-    ("dataclasses", ("dataclass", "field")),
     ("struct", ("Struct",)),
     ("typing", ("Self",)),
     ("oncelog.wire.chunks", ("Records",)),
     (
         "oncelog.wire.message",
-        ("NEVER_FLEXIBLE", "NO_UUID", "PRODUCE_MAX_ELEMENTS", "Request", "Response"),
+        ("EMPTY", "NEVER_FLEXIBLE", "NO_UUID", "PRODUCE_MAX_ELEMENTS", "Request", "Response", "WireStruct"),
     ),
     ("oncelog.wire.reader", ("Reader",)),
     ("oncelog.wire.writer", ("Writer",)),
 )
 
 INDENT = "    "
+EMPTY = "EMPTY"
 
 
 def render_module(api: Api) -> str:
@@ -60,19 +60,44 @@ def _imports(body: str) -> str:
 def _render_struct(api: Api, struct: Struct, layouts: dict[str, str]) -> str:
     renderer = _StructRenderer(api, struct, layouts)
     bases = {api.request: f"(Request[{api.response}])", api.response: "(Response)"}
-    lines = ["@dataclass(slots=True, kw_only=True)", f"class {struct.name}{bases.get(struct.name, '')}:"]
+    lines = [f"class {struct.name}{bases.get(struct.name, '(WireStruct)')}:"]
+    lines += _indented([f"__slots__ = ({''.join(f'{chr(34)}{item.name}{chr(34)}, ' for item in struct.fields)})"])
     if struct.name in bases:
         lines += _indented(_class_variables(api))
         if struct.name in MAX_ELEMENTS:
             lines += _indented((f"MAX_ELEMENTS = {MAX_ELEMENTS[struct.name]}",))
         lines.append("")
-    lines += _indented(f"{item.name}: {_annotation(item)} = {_default(item)}" for item in struct.fields)
+    lines += _indented(_constructor(struct))
     if struct.name == api.request:
         lines += _indented(
             ("", "@classmethod", f"def response_class(cls) -> type[{api.response}]:", f"    return {api.response}")
         )
     lines += ["", *_indented(renderer.read()), "", *_indented(renderer.write()), ""]
     return "\n".join(lines)
+
+
+def _constructor(struct: Struct) -> Iterator[str]:
+    """``__init__`` in full: a module of dataclasses takes five times as long to import."""
+    if not struct.fields:
+        return
+    parameters = ", ".join(f"{item.name}: {_parameter(item)} = {_default(item)}" for item in struct.fields)
+    yield f"def __init__(self, *, {parameters}) -> None:"
+    for item in struct.fields:
+        name = item.name
+        if _default(item) == EMPTY:
+            yield f"{INDENT}self.{name} = [] if {name} is {EMPTY} else {name}"
+        elif _required_struct(item):
+            yield f"{INDENT}self.{name} = {item.type}() if {name} is None else {name}"
+        else:
+            yield f"{INDENT}self.{name} = {name}"
+
+
+def _parameter(item: Field) -> str:
+    return f"{_annotation(item)} | None" if _required_struct(item) else _annotation(item)
+
+
+def _required_struct(item: Field) -> bool:
+    return item.is_struct and not item.is_array and not _optional_struct(item)
 
 
 def _class_variables(api: Api) -> Iterator[str]:
@@ -99,9 +124,9 @@ def _default(item: Field) -> str:
     if item.default is not None:
         return item.default
     if item.is_array:
-        return "field(default_factory=list)"
+        return EMPTY
     if item.is_struct:
-        return "None" if _optional_struct(item) else f"field(default_factory={item.type})"
+        return "None"
     return PRIMITIVES[item.type].default
 
 

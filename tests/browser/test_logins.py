@@ -14,8 +14,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from oncelog.console.admission import sessions
-from oncelog.console.logins import Login, login_of
 from oncelog.testing import Broker
+from oncelog.web.logins import Login, login_of
 from tests.browser import scene
 from tests.browser.served import Served
 from tests.browser.watch import Open

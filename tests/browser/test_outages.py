@@ -13,8 +13,8 @@ from playwright.sync_api import Page, expect
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.client.blocking import Client
 from oncelog.client.blocking.producer import Producer
-from oncelog.console.logins import Token
 from oncelog.testing import Broker
+from oncelog.web.logins import Token
 from tests.browser.served import Served
 from tests.browser.watch import Open
 from tests.interop.admin.lab import ByHand, at

@@ -157,6 +157,10 @@ class Cluster:
         """SIGTERM; the exit code."""
         return self._brokers[broker_id].stop()
 
+    def use(self, broker_id: int, command: Sequence[str] | None) -> None:
+        """Run another program from its next start on; None: this tree's."""
+        self._brokers[broker_id].use(command)
+
     def freeze(self, broker_id: int) -> None:
         """SIGSTOP, and not in the middle of a commit: a process that is stopped there keeps all others from committing
         (docs/internals/cluster-tree.md), and there would be no other leader."""

@@ -6,6 +6,8 @@ way some are killed and some are frozen for longer than their session lasts, at 
 ``--exactly-once``: each commits in transactions, together with what it makes of its records (`transactional_members`).
 ``--brokers 3``: coordinators of the group and of transactions are killed, stopped and frozen, too.
 ``--kafka 4.4.0``: with a broker of Apache Kafka.
+``--from-release 0.1``: our brokers begin as those that are kept of a release (`tests/kept`). They are replaced one by
+one by this tree's while the group is classic, and by the release's again while it is of the new protocol.
 
 What must hold:
 1. Every record that the producer was acknowledged is processed.
@@ -13,6 +15,8 @@ What must hold:
    answers less: no record is taken again that the group has committed, whatever a frozen member does when it goes on.
 3. The group is of the new protocol when all members are, and classic again after them.
 4. Exactly once: a reader at read_committed finds the result of each record, and once.
+5. With brokers of two versions: every acknowledged record is stored once, in order, and neither `oncelog log verify`
+   nor `oncelog audit` finds anything in the end.
 """
 
 from __future__ import annotations
@@ -36,7 +40,9 @@ from tests.cluster.group_members import GROUPS_BY_NAME
 from tests.cluster.groups_at_work import PAUSE_S, TOPIC, Auditor, Group, Member, ask_everybody
 from tests.cluster.strikes import KINDS, draw_away_s, drilled, strike
 from tests.cluster.transactional_members import OUTPUT, OUTPUT_PARTITIONS
-from tests.load import Load, create_topic, read_to_end
+from tests.kept.findings import findings_in
+from tests.kept.releases import program
+from tests.load import Load, check, create_topic, read_to_end
 from tests.peers.apache_kafka import ApacheKafka
 from tests.waiting import HANG_S, wait_until
 
@@ -54,7 +60,7 @@ _NOT_OF_KAFKA: Final = ("zookeeper.session.timeout.ms",)
 class Options:
     """The members of a drill, whose clients are those of ``classic`` and ``new`` in turn; ``java`` are programs that
     join the upgraded group and stay. ``command``: another program than `oncelog`; ``kafka``: a release of Apache Kafka
-    instead of our broker."""
+    instead of our broker; ``release``: one of ours that brokers come from and go back to."""
 
     members: int = 20
     java: Sequence[str] = ()
@@ -65,6 +71,7 @@ class Options:
     brokers: int = 1
     command: Sequence[str] | None = None
     kafka: str | None = None
+    release: str | None = None
 
 
 class Host(Protocol):
@@ -80,6 +87,9 @@ class Host(Protocol):
 
     def strike(self, group: str, chance: random.Random) -> None:
         """End the coordinator of a group or of a transaction, and bring it back."""
+
+    def replace_brokers(self, release: str | None, chance: random.Random) -> None:
+        """End the brokers one by one, and start each with the program of a release; None: with this tree's."""
 
     def broken(self) -> list[str]: ...
 
@@ -108,8 +118,25 @@ class Ours:
             strike(cluster, how, [coordinator], away_s)
             cluster.wait_healthy()
 
+    def replace_brokers(self, release: str | None, chance: random.Random) -> None:
+        cluster = self._cluster
+        for broker_id in chance.sample(cluster.ids, len(cluster.ids)):
+            how = chance.choice(("kill", "stop", "stop"))
+            print(f"  {how} {broker_id}, which begins again as {release or 'this tree'}", flush=True)
+            cluster.use(broker_id, program(release) if release else None)
+            strike(cluster, how, [broker_id], 0)
+            cluster.wait_healthy()
+
     def broken(self) -> list[str]:
         return self._cluster.ended_by_themselves()
+
+    def stopped(self) -> list[str]:
+        """Stop all brokers; the findings in their directories."""
+        cluster = self._cluster
+        codes = [cluster.stop(broker_id) for broker_id in cluster.ids]
+        if any(codes):
+            return [f"exit codes after SIGTERM: {codes}"]
+        return findings_in(*map(cluster.data_directory, cluster.ids))
 
 
 class OfApacheKafka:
@@ -125,6 +152,9 @@ class OfApacheKafka:
 
     def strike(self, group: str, chance: random.Random) -> None:
         pass
+
+    def replace_brokers(self, release: str | None, chance: random.Random) -> None:
+        raise ValueError("a broker of Apache Kafka's is not replaced")
 
     def broken(self) -> list[str]:
         return []
@@ -229,6 +259,10 @@ class Rolling:
             act()
         is_done.wait()
 
+    def replace_brokers(self, release: str | None) -> None:
+        self._host.replace_brokers(release, self._chance)
+        self.load.wait_for_more()
+
     def add(self, clients: Sequence[str]) -> None:
         """Let members join beside the others."""
         for client in clients:
@@ -272,6 +306,8 @@ class Rolling:
         ask_everybody(self.auditors, [self.group])
         ends = [len(item) for item in self.load.acknowledged]
         lines = [*self.group.broken, *self.group.unprocessed(ends), *self._host.broken()]
+        if self._options.release:
+            lines += check(self._host.bootstrap_servers, TOPIC, [self.load])
         return [*lines, *self._not_exactly_once(ends)] if self._options.is_exactly_once else lines
 
     def _not_exactly_once(self, ends: Sequence[int]) -> Iterator[str]:
@@ -304,7 +340,8 @@ def host(directory: Path, options: Options) -> Iterator[Host]:
         return
     properties |= _ONE_BROKER if options.brokers == 1 else {}
     place, count = directory / "brokers", options.brokers
-    with Cluster(place, count=count, properties=properties, command=options.command) as cluster:
+    commands = {broker_id: program(options.release) for broker_id in range(1, count + 1)} if options.release else None
+    with Cluster(place, count=count, properties=properties, command=options.command, commands=commands) as cluster:
         yield Ours(cluster)
 
 
@@ -321,7 +358,11 @@ def run(seed: int, directory: Path, options: Options) -> list[str]:
                 if step == "up":
                     rolling.add(options.java)
                 # A member of the new protocol that stays keeps the group in it.
-                rolling.settle("consumer" if step and options.java else group_type)
+                group_type = "consumer" if step and options.java else group_type
+                rolling.settle(group_type)
+                if options.release and step != "down":
+                    rolling.replace_brokers(options.release if step else None)
+                    rolling.settle(group_type)
                 print(f"  {step or 'begun'} after {time.monotonic() - began_s:.1f} s", flush=True)
             rolling.load.stop()
             rolling.settle("consumer" if options.java else "classic")
@@ -330,7 +371,8 @@ def run(seed: int, directory: Path, options: Options) -> list[str]:
         finally:
             rolling.stop()
         print(f"  {rolling.load.count} records, {rolling.group.repeated} taken again", flush=True)
-        return rolling.check()
+        lines = rolling.check()
+        return [*lines, *brokers.stopped()] if options.release and isinstance(brokers, Ours) else lines
 
 
 def main() -> int:
@@ -342,9 +384,15 @@ def main() -> int:
     parser.add_argument("--exactly-once", action="store_true", help="members commit in transactions")
     parser.add_argument("--brokers", type=int, default=1, help="ours; of several some coordinators fail (default 1)")
     parser.add_argument("--kafka", metavar="RELEASE", help="with one broker of this release of Apache Kafka instead")
+    parser.add_argument("--from-release", metavar="RELEASE", help="our brokers come from it and go back, as 0.1")
     given = parser.parse_args()
     options = Options(
-        given.members, given.java, is_exactly_once=given.exactly_once, brokers=given.brokers, kafka=given.kafka
+        given.members,
+        given.java,
+        is_exactly_once=given.exactly_once,
+        brokers=given.brokers,
+        kafka=given.kafka,
+        release=given.from_release,
     )
     return drilled("rolling", given.seed, lambda directory: run(given.seed, directory, options))
 

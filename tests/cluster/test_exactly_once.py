@@ -10,6 +10,7 @@ import pytest
 
 from tests.cluster import rolling
 from tests.interop.consistency import planted
+from tests.kept.releases import RELEASE
 
 pytestmark = [
     pytest.mark.slow,
@@ -48,6 +49,19 @@ def test_a_broker_that_takes_commits_of_former_members_is_found(tmp_path: Path) 
 @pytest.mark.integration
 def test_coordinators_of_the_group_and_of_its_transactions_fail_too(tmp_path: Path) -> None:
     assert rolling.run(7, tmp_path, replace(PYTHON_ALONE, brokers=3)) == []
+
+
+@pytest.mark.integration
+def test_brokers_come_from_the_kept_release_and_go_back(tmp_path: Path) -> None:
+    options = rolling.Options(
+        members=2,
+        classic=("oncelog", "confluent-range"),
+        new=("confluent-consumer", "oncelog-consumer"),
+        is_exactly_once=True,
+        brokers=3,
+        release=RELEASE,
+    )
+    assert rolling.run(3, tmp_path, options) == []
 
 
 @pytest.mark.integration

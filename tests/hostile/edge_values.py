@@ -7,7 +7,6 @@ a broker whose topics have the same ids.
 
 from __future__ import annotations
 
-import dataclasses
 import random
 import struct
 import types
@@ -23,6 +22,7 @@ from oncelog.records.record import Record
 from oncelog.wire.chunks import join_chunks
 from oncelog.wire.header import RequestHeader, encode_request
 from oncelog.wire.message import Request
+from tests.wire_structs import is_struct_class, types_of
 
 COMMON: Final = (0, 0, 0, 0, 1, 1, 2, 3, 5, -1, -2, 127)
 EDGES: Final = (128, 255, 32_767, -32_768, 65_536, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63))
@@ -58,7 +58,6 @@ class EdgeValues:
     def __init__(self, seed: int, topic_ids: Sequence[bytes]) -> None:
         self._random = random.Random(seed)
         self._ids = [*topic_ids, *topic_ids, bytes(16), b"\1" * 16]
-        self._hints: dict[type, dict[str, Any]] = {}
         self._drawn: dict[Any, Callable[[str], object]] = {
             bool: lambda name: self._chance(50),
             int: self._number,
@@ -84,13 +83,10 @@ class EdgeValues:
         return self._random.randrange(100) < percent
 
     def _struct(self, cls: Any) -> Any:
-        if cls not in self._hints:
-            module = import_module(cls.__module__)
-            self._hints[cls] = typing.get_type_hints(cls, {**vars(typing), **vars(module)})
         made = cls()
-        for field in dataclasses.fields(cls):
+        for name, hint in types_of(cls).items():
             if self._chance(80):
-                setattr(made, field.name, self._value(self._hints[cls][field.name], field.name))
+                setattr(made, name, self._value(hint, name))
         return made
 
     def _value(self, hint: Any, name: str) -> object:
@@ -103,7 +99,7 @@ class EdgeValues:
         if typing.get_origin(hint) is list:
             made = [self._value(arguments[0], name) for _ in range(self._random.choice((0, 1, 1, 1, 2, 3)))]
             return made + made[:1] if self._chance(20) else made
-        if dataclasses.is_dataclass(hint):
+        if is_struct_class(hint):
             return self._struct(hint)
         return self._drawn.get(hint, self._bytes)(name)
 

@@ -6,11 +6,9 @@ small as can be; all else is minimal. Names are distinct, for equal ones are oft
 
 from __future__ import annotations
 
-import dataclasses
 import struct
 import typing
 from collections.abc import Iterator
-from functools import cache
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +17,7 @@ from oncelog.handlers.registry import APIS
 from oncelog.wire.chunks import join_chunks
 from oncelog.wire.header import RequestHeader, encode_request
 from oncelog.wire.message import Message
+from tests.wire_structs import is_struct_class, types_of
 
 LARGEST_BYTES: Final = MIB
 KNOWN: Final = "known"
@@ -57,13 +56,13 @@ def all_largest(known_topic_id: bytes) -> Iterator[Largest]:
     for api in APIS:
         module = import_module(f"oncelog.wire.messages.{api.module}")
         cls: type[Message] = getattr(module, f"{api.name}Request")
-        for path in _array_paths(module, cls):
+        for path in _array_paths(cls):
             seen = set()
             for version in (api.max_version, *range(api.max_version - 1, api.min_version - 1, -1)):
                 kind = (version >= cls.FIRST_FLEXIBLE_VERSION, _by_id(api.name, version))
                 if kind not in seen:
                     seen.add(kind)
-                    fitting = _fitting(cls, module, path, version, known_topic_id)
+                    fitting = _fitting(cls, path, version, known_topic_id)
                     if fitting is not None:
                         yield Largest(api.name, version, ".".join(path), *fitting)
 
@@ -77,12 +76,12 @@ def _by_id(api: str, version: int) -> bool:
 
 def array_paths(cls: type[Message]) -> list[Path]:
     """The arrays of a request, as names of fields from the outside in."""
-    return list(_array_paths(import_module(cls.__module__), cls))
+    return list(_array_paths(cls))
 
 
 def largest_of(cls: type[Message], path: Path, version: int, topic_id: bytes) -> bytes:
     """The largest frame with its elements at ``path``."""
-    fitting = _fitting(cls, import_module(cls.__module__), path, version, topic_id)
+    fitting = _fitting(cls, path, version, topic_id)
     if fitting is None:
         raise ValueError(f"{cls.__name__} v{version} has no {path}")
     return fitting[1]
@@ -90,13 +89,7 @@ def largest_of(cls: type[Message], path: Path, version: int, topic_id: bytes) ->
 
 def request_of(cls: type[Message], path: Path, count: int, version: int, topic_id: bytes) -> bytes | None:
     """A frame with ``count`` elements at ``path``; None when the version cannot say what is in it."""
-    return _encoded(cls, import_module(cls.__module__), path, count, version, topic_id)
-
-
-@cache
-def _hints(module: Any, cls: type) -> dict[str, Any]:
-    fields = dataclasses.fields(typing.cast("Any", cls))
-    return {item.name: eval(str(item.type), dict(vars(module))) for item in fields}
+    return _encoded(cls, path, count, version, topic_id)
 
 
 def _element_of(hint: Any) -> Any:
@@ -107,48 +100,48 @@ def _element_of(hint: Any) -> Any:
     return None
 
 
-def _array_paths(module: Any, cls: type, before: Path = ()) -> Iterator[Path]:
-    for name, hint in _hints(module, cls).items():
+def _array_paths(cls: type, before: Path = ()) -> Iterator[Path]:
+    for name, hint in types_of(cls).items():
         element = _element_of(hint)
         if element is None:
             continue
-        if dataclasses.is_dataclass(element):
+        if is_struct_class(element):
             yield (*before, name)
-            yield from _array_paths(module, element, (*before, name))
+            yield from _array_paths(element, (*before, name))
         else:
             yield (*before, name)
 
 
-def _fitting(cls: Any, module: Any, path: Path, version: int, topic_id: bytes) -> tuple[int, bytes] | None:
+def _fitting(cls: Any, path: Path, version: int, topic_id: bytes) -> tuple[int, bytes] | None:
     """How many elements fit, within a hundredth, and the frame."""
-    sizes = [len(_encoded(cls, module, path, count, version, topic_id) or b"") for count in (1, 2000, 3000)]
+    sizes = [len(_encoded(cls, path, count, version, topic_id) or b"") for count in (1, 2000, 3000)]
     if not sizes[0] or sizes[1] == sizes[0]:
         return None  # the version has no such array
     per_element = max(1.0, (sizes[2] - sizes[1]) / 1000)
     count = min(cls.MAX_ELEMENTS - 2 * len(path), int((LARGEST_BYTES - sizes[1]) / per_element) + 2000)
-    while (frame := _encoded(cls, module, path, count, version, topic_id)) is not None:
+    while (frame := _encoded(cls, path, count, version, topic_id)) is not None:
         if len(frame) - 4 <= LARGEST_BYTES:
             return count, frame
         count = count * (LARGEST_BYTES - 1000) // len(frame)
     return None
 
 
-def _encoded(cls: Any, module: Any, path: Path, count: int, version: int, topic_id: bytes) -> bytes | None:
-    request = _filled(module, cls, path, count, 0, topic_id)
+def _encoded(cls: Any, path: Path, count: int, version: int, topic_id: bytes) -> bytes | None:
+    request = _filled(cls, path, count, 0, topic_id)
     try:
         return join_chunks(encode_request(RequestHeader(cls.API_KEY, version, 1, "l"), request))
     except (ValueError, TypeError, AttributeError, struct.error):
         return None
 
 
-def _filled(module: Any, cls: Any, path: Path, count: int, number: int, topic_id: bytes) -> Any:
+def _filled(cls: Any, path: Path, count: int, number: int, topic_id: bytes) -> Any:
     """A struct whose array along ``path`` is long; ``number`` tells it from its neighbours."""
     values: dict[str, Any] = {}
-    for name, hint in _hints(module, cls).items():
+    for name, hint in types_of(cls).items():
         element = _element_of(hint)
         if element is not None:
             if path and name == path[0]:
-                values[name] = _elements(module, element, path[1:], count, topic_id)
+                values[name] = _elements(element, path[1:], count, topic_id)
             continue
         if hint is str or (str in typing.get_args(hint) and name in ("name", "transactional_id")):
             values[name] = KNOWN if path else short_name(number)
@@ -169,11 +162,11 @@ def _filled(module: Any, cls: Any, path: Path, count: int, number: int, topic_id
     return cls(**values)
 
 
-def _elements(module: Any, element: Any, rest: Path, count: int, topic_id: bytes) -> list[Any]:
+def _elements(element: Any, rest: Path, count: int, topic_id: bytes) -> list[Any]:
     if rest:
-        return [_filled(module, element, rest, count, 0, topic_id)]
-    if dataclasses.is_dataclass(element):
-        return [_filled(module, element, (), 0, number, topic_id) for number in range(count)]
+        return [_filled(element, rest, count, 0, topic_id)]
+    if is_struct_class(element):
+        return [_filled(element, (), 0, number, topic_id) for number in range(count)]
     if element is str:
         return [short_name(number) for number in range(count)]
     if element is bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -359,7 +358,7 @@ def test_what_comes_behind_a_large_request_of_markers_is_decided_behind_all_of_t
     create_topic(peer, "t")
     driver.hold_syncs = True
     marker = WritableTxnMarker(topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0])])
-    peer.send(WriteTxnMarkersRequest(markers=[replace(marker, producer_id=number) for number in range(2100)]), 1)
+    peer.send(WriteTxnMarkersRequest(markers=[marker.replaced(producer_id=number) for number in range(2100)]), 1)
     peer.send(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
     assert "t" in driver.node.cluster.image.topics
     while driver.held:

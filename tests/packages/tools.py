@@ -7,6 +7,7 @@ from typing import Final
 
 from tests.peers.supply import PeerMissing, Run, Supply
 
+_CONTAINER_SPECS: Final = Path(__file__).parent / "container_specs"
 _ACTIONLINT: Final = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12"
 
 
@@ -21,6 +22,10 @@ def _fetch_promtool(place: Path, run: Run) -> None:
 
 def _build_actionlint(place: Path, run: Run) -> None:
     run(["env", f"GOBIN={place.resolve()}", "go", "install", _ACTIONLINT], place)
+
+
+def _build_container_specs(place: Path, run: Run) -> None:
+    run(["go", "build", "-trimpath", "-o", str(place.resolve() / "container-specs"), "."], _CONTAINER_SPECS)
 
 
 PROMTOOL: Final = Supply(
@@ -39,3 +44,12 @@ ACTIONLINT: Final = Supply(
     source=_ACTIONLINT.encode,
     recipe=_build_actionlint,
 )
+CONTAINER_SPECS: Final = Supply(
+    title="container-specs",
+    tool="go",
+    registry="Go modules",
+    folder="container-specs",
+    source=lambda: b"".join(path.read_bytes() for path in sorted(_CONTAINER_SPECS.iterdir())),
+    recipe=_build_container_specs,
+)
+"""The compose library and the schemas of OCI's image specification, as a command."""

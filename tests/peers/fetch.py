@@ -19,9 +19,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tests.packages.tools import ACTIONLINT, PROMTOOL
+from tests.packages.tools import ACTIONLINT, CONTAINER_SPECS, PROMTOOL
 from tests.peers.clients.foreign import GO_CLIENTS, KAFKAJS_CLIENT
 from tests.peers.jars import (
+    APICURIO,
     ECOSYSTEM,
     FLINK,
     GROUP_JUDGE,
@@ -45,10 +46,12 @@ SUPPLIES: Final[dict[str, Supply]] = {
     "flink": FLINK,
     "spark-connector": SPARK_CONNECTOR,
     "spark-avro": SPARK_AVRO,
+    "apicurio": APICURIO,
     "go": GO_CLIENTS,
     "kafkajs": KAFKAJS_CLIENT,
     "promtool": PROMTOOL,
     "actionlint": ACTIONLINT,
+    "container-specs": CONTAINER_SPECS,
 }
 """By the name that the marker ``peer`` takes."""
 REPORT_EVERY_S: Final = 5.0

@@ -38,6 +38,10 @@ class OncelogServe:
         self._process: Process | None = None
         self.ready_s = 0.0
 
+    def use(self, command: Sequence[str] | None) -> None:
+        """Run another program from its next launch on; None: this tree's, forked."""
+        self._command, self._forked = list(command or (*MODULE, "oncelog")), command is None
+
     @property
     def bootstrap_servers(self) -> str:
         """The addresses that clients are given."""

@@ -90,11 +90,11 @@ def _of_operating(directory: Path) -> Iterator[Stage]:
     serve = f"{_SERVE} 127.0.0.1:{port}\necho ${{background[-1]}} > broker.pid"
     waiting = 'wait "$(cat broker.pid)" || [ $? -lt 2 ]; unset "background[-1]"'
     yield Stage(
-        replaced={"127.0.0.1:9092": f"127.0.0.1:{restored}", "cp -a data backup": f"{waiting}\ncp -a data backup"},
-        before={
-            "oncelog cluster status": serve,
-            "cp -a backup restored": f"export {BOOTSTRAP}=127.0.0.1:{restored}",
+        replaced={
+            "127.0.0.1:9092": f"127.0.0.1:{restored}",
+            "oncelog log restore": f"{waiting}\nexport {BOOTSTRAP}=127.0.0.1:{restored}\noncelog log restore",
         },
+        before={"oncelog cluster status": serve},
         environment={BOOTSTRAP: f"127.0.0.1:{port}"},
     )
 

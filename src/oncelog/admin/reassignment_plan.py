@@ -24,7 +24,7 @@ Assignment = Mapping[TopicPartition, tuple[int, ...]]
 """The brokers of each partition, preferred leader first."""
 Racks = Mapping[int, str | None]
 """The rack of each broker that may have replicas."""
-_VERSION: Final = 1
+VERSION: Final = 1
 _MAX_PARTITIONS: Final = 1_000_000
 
 
@@ -172,7 +172,7 @@ def assignment_json(plan: Assignment) -> dict[str, Any]:
         {"topic": at.topic, "partition": at.partition, "replicas": list(brokers)}
         for at, brokers in sorted(plan.items())
     ]
-    return {"version": _VERSION, "partitions": rows}
+    return {"version": VERSION, "partitions": rows}
 
 
 def parse_assignment(text: str) -> dict[TopicPartition, tuple[int, ...]]:
@@ -184,8 +184,8 @@ def parse_assignment(text: str) -> dict[TopicPartition, tuple[int, ...]]:
     rows = document.get("partitions") if isinstance(document, dict) else None
     if not isinstance(rows, list) or not 0 < len(rows) <= _MAX_PARTITIONS:
         raise PlanRefused('it has no list "partitions", like {"version":1,"partitions":[…]}')
-    if document.get("version", _VERSION) != _VERSION:
-        raise PlanRefused(f"version {document['version']!r} is not supported; use {_VERSION}")
+    if document.get("version", VERSION) != VERSION:
+        raise PlanRefused(f"version {document['version']!r} is not supported; use {VERSION}")
     plan: dict[TopicPartition, tuple[int, ...]] = {}
     for number, row in enumerate(rows):
         partition, replicas = _row(row, f"partitions[{number}]")

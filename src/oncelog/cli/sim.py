@@ -38,6 +38,7 @@ Exits with 1 when a rule was violated. See docs/internals/simulation.md."""
 
 _SHOWN_LINES: Final = 25
 LENGTH_S: Final = 100
+DUMP_FORMAT: Final = 1
 """Seconds of faults, as ``oncelog.sim.seeds.simulation`` has it, which is not imported for the help."""
 
 
@@ -250,6 +251,7 @@ def _write_dump(path: Path, worlds: _Worlds, failed: SeedResult) -> None:
 
     content = {
         "oncelog": "simulation",
+        "format": DUMP_FORMAT,
         "seed": failed.seed,
         "brokers": worlds.brokers,
         "length_s": worlds.length_s,
@@ -267,6 +269,11 @@ def _read_dump(path: Path) -> tuple[int, _Worlds]:
 
     try:
         content = json.loads(path.read_text())
+        if (version := content.get("format", DUMP_FORMAT)) != DUMP_FORMAT:
+            raise typer.BadParameter(
+                f"{path} has format {version}, and this version of oncelog reads {DUMP_FORMAT}: replay it with the "
+                "version that wrote it"
+            )
         brokers, length_s = content.get("brokers", 1), int(content.get("length_s", LENGTH_S))
         worlds = _Worlds(brokers, parse_plan(content["plan"]), length_s=length_s)
         return int(content["seed"]), worlds

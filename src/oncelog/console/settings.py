@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import secrets
 from collections.abc import Mapping
@@ -12,9 +11,9 @@ from typing import Final
 
 from oncelog.client.errors import ConfigError
 from oncelog.console.formats.schema_files import SchemaFile
-from oncelog.console.logins import Login, NoLogin
-from oncelog.listening.addresses import HOST_NAME, is_addressed_to
+from oncelog.listening.addresses import HOST_NAME, is_addressed_to, is_loopback
 from oncelog.schemas.client.settings import RegistrySettings
+from oncelog.web.logins import Login, NoLogin
 
 MAX_METRICS_URLS: Final = 32
 MAX_CLUSTERS: Final = 32
@@ -131,15 +130,6 @@ class Settings:
     @property
     def has_tls(self) -> bool:
         return self.tls_certificate is not None
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def may_be_addressed_as(settings: Settings, host_header: str) -> bool:

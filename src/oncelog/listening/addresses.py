@@ -114,6 +114,16 @@ LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 HOST_NAME: Final = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
 
 
+def is_loopback(host: str) -> bool:
+    """True for a host that only this machine reaches."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def is_addressed_to(host_header: str, names: Collection[str]) -> bool:
     """True if an HTTP Host header has an IP address, a loopback name, or one of ``names`` (in lower case).
 

@@ -25,7 +25,7 @@ from oncelog.mirror.refusals import Refused
 PREFIX: Final = "__oncelog_mirror_"
 SLOTS: Final = 16
 CHUNK_RUNS: Final = 128
-_FORMAT: Final = 1
+FORMAT: Final = 1
 
 
 class PositionsDamaged(ClientError):
@@ -112,10 +112,10 @@ class CopiedPartition:
         return [_key(kind, self.partition, self.topic_id, first) for kind, first in firsts]
 
     def gap_record(self, gap: Gap, at_ms: int) -> tuple[bytes, bytes]:
-        return _key("gap", self.partition, self.topic_id, gap.start), _json({"end": gap.end, "at": at_ms})
+        return _key("gap", self.partition, self.topic_id, gap.start), _json({"v": FORMAT, "end": gap.end, "at": at_ms})
 
     def group_record(self, group: str, offset: int) -> tuple[bytes, bytes]:
-        return _key("group", self.partition, self.topic_id, group), _json({"offset": offset})
+        return _key("group", self.partition, self.topic_id, group), _json({"v": FORMAT, "offset": offset})
 
     def noted(self) -> None:
         """Mark ``records`` as committed."""
@@ -141,7 +141,7 @@ class CopiedPartition:
             flat += (run.source - source, run.target - target, run.records)
             source, target = run.source + run.records, run.target + run.records
         first = self.offsets.run(start).source
-        value: dict[str, Any] = {"v": _FORMAT, "target": self.target, "cluster": self.cluster, "runs": flat}
+        value: dict[str, Any] = {"v": FORMAT, "target": self.target, "cluster": self.cluster, "runs": flat}
         value["id"] = self.target_id
         if is_last:
             value |= {"position": self.offsets.position, "end": self.source_end, "at": self.written_ms}
@@ -176,6 +176,12 @@ class Positions:
                 f"{self.topic} has {self.slots} partitions, but was written with another number of them: "
                 "its number of partitions must not be changed while a mirror uses it"
             )
+        # Early mirrors wrote gaps and groups without a format.
+        if fields is not None and (version := fields.get("v", FORMAT)) != FORMAT:
+            raise PositionsDamaged(
+                f"a record of {self.topic} has format {version}, and this version of oncelog reads {FORMAT}: run the "
+                "mirror with the version that wrote it"
+            )
         if kind in ("gap", "group"):
             kept = (self._gaps if kind == "gap" else self._groups).setdefault((partition, topic_id), {})
             kept.pop(first, None)
@@ -200,10 +206,6 @@ class Positions:
             return
         chunks = lives.pop(topic_id, {})
         lives[topic_id] = chunks  # the last that was written comes last
-        if fields.get("v") != _FORMAT:
-            raise PositionsDamaged(
-                f"a record of {self.topic} has format {fields.get('v')}: it was written by a newer version"
-            )
         chunks[first] = fields
 
     def _copy(self, partition: TopicPartition, topic_id: str, chunks: dict[int, dict[str, Any]]) -> CopiedPartition:

@@ -45,6 +45,9 @@ class Pattern:
     def matches(self, text: str) -> bool:
         return self._compiled.fullmatch(text) is not None
 
+    def occurs_in(self, text: str) -> bool:
+        return self._compiled.search(text) is not None
+
 
 def _compile(text: str) -> Any:
     import re2  # type: ignore[import-untyped]  # no types shipped; imported here because most processes never need it

@@ -24,7 +24,9 @@ from oncelog.ports import Clock, Coordination
 from oncelog.runtime.clock import JumpingClock, WallClock
 from oncelog.runtime.connections.acceptors import Acceptors, cannot_listen
 from oncelog.runtime.connections.connection_quotas import ConnectionLimits, ConnectionQuotas
-from oncelog.runtime.data.data_directory import DataDirectory, open_data_directory
+from oncelog.runtime.data.broker_hold import VERSION, HeldState, HoldServer
+from oncelog.runtime.data.data_directory import TREE_FILE, DataDirectory, open_data_directory
+from oncelog.runtime.data.disk_files import LOCK_FILE
 from oncelog.runtime.effects.broker_sockets import BrokerSockets, MakeSockets
 from oncelog.runtime.effects.effect_runner import AUTHORIZER_LOG, EffectRunner
 from oncelog.runtime.loop_health import LoopHealth
@@ -73,6 +75,7 @@ class Server:
         self._quotas: ConnectionQuotas | None = None
         self._http: HttpEndpoint | None = None
         self._oauth_keys: OAuthKeys | None = None
+        self._hold = HoldServer(self._held_state)
         self.address = ""
         """``host:port`` of the first listener."""
 
@@ -146,6 +149,13 @@ class Server:
             await loop.run_in_executor(None, limits.resolve)  # resolves host names
         await self._read_keys(loop, node)
         await acceptors.serve(self._effect_runner, lambda: node.cluster.config)
+        await self._hold.start(loop, Path(self.settings.data_directory) / LOCK_FILE)
+
+    def _held_state(self) -> HeldState:
+        config, own = self.settings.config, Path(self.settings.data_directory) / TREE_FILE
+        has_file = self._coordination is None and config.get("zookeeper.connect") is None
+        tree = str(Path(config.get("oncelog.tree.path") or own).absolute()) if has_file else None
+        return HeldState(VERSION, tree, self.node.logs.truncations)
 
     async def _read_keys(self, loop: asyncio.AbstractEventLoop, node: Node) -> None:
         if not any(endpoint.protocol.has_sasl for endpoint in self.settings.listeners.endpoints):
@@ -278,6 +288,7 @@ class Server:
         self._release()
 
     def _release(self) -> None:
+        self._hold.close()
         if self._oauth_keys is not None:
             self._oauth_keys.stop()
             self._oauth_keys = None

@@ -24,6 +24,7 @@ from oncelog.spark.json_values.decoding import OTHER_FIELDS
 from oncelog.spark.session.errors import OptionError
 from oncelog.spark.table.atomic_swap import fsync
 from oncelog.spark.table.directory import Table, TableError, existing_table, topic_label
+from oncelog.spark.table.rename_journal import FORMAT, check_format
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -260,6 +261,7 @@ class _Progress:
             raise TableError(
                 f"{self._path} is not readable JSON: restore it, or remove it to export every row again"
             ) from None
+        check_format(str(self._path), state)
         self._sent = _spans(state["sent"])
         self.job: str | None = state["job"]
         self._sending = _spans(state["sending"])
@@ -298,7 +300,7 @@ class _Progress:
 
     def _write(self) -> None:
         temporary = self._path.with_suffix(".new")
-        state = {"sent": self._sent, "job": self.job, "sending": self._sending}
+        state = {"format": FORMAT, "sent": self._sent, "job": self.job, "sending": self._sending}
         temporary.write_text(json.dumps(state), encoding="utf-8")
         fsync(temporary)
         os.replace(temporary, self._path)

@@ -1,7 +1,7 @@
 """Small text files beside the logs, in Apache Kafka's formats, replaced atomically.
 
-docs/internals/storage.md has the steps of a replacement. An unreadable checkpoint counts as empty: each can be rebuilt,
-or only saves work.
+docs/internals/storage.md has the steps of a replacement. A damaged checkpoint counts as empty: each can be rebuilt, or
+only saves work. Unknown versions are refused.
 """
 
 from __future__ import annotations
@@ -14,14 +14,33 @@ from typing import Final
 from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicName, TopicPartition, uuid_bytes, uuid_text
 from oncelog.base.units import INT32_MAX, INT64_MAX, MIB
 from oncelog.ports import Files
-from oncelog.storage.file_names import LEADER_EPOCHS, PARTITION_METADATA, TEMPORARY
+from oncelog.storage.errors import UnknownVersion
+from oncelog.storage.file_names import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LEADER_EPOCHS,
+    LOG_START_OFFSETS,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    TEMPORARY,
+)
 from oncelog.storage.leader_epochs import EpochStart
 
-_VERSION: Final = "0"
+VERSION: Final = 0  # of every checkpoint, and of ``partition.metadata``
+# The effect of removing a file of an unknown version.
+_WITHOUT: Final = {
+    RECOVERY_POINTS: "every log is then checked from its beginning",
+    HIGH_WATERMARKS: "the high watermarks then begin at 0 and rise again",
+    LOG_START_OFFSETS: "records that DeleteRecords removed may then be readable again",
+    CLEANER_OFFSETS: "compaction then begins again",
+    LEADER_EPOCHS: "the leader epochs are then read from the segments",
+    PARTITION_METADATA: "the log then counts as one without a topic id",
+}
 _MAX_BYTES: Final = 64 * MIB
 MAX_DIGITS: Final = 19
 """Digits of the largest 64-bit number."""
-_METADATA_ID: Final = re.compile(r"version: ?0\s+topic_id: ?([A-Za-z0-9_-]{22})\s*")
+_METADATA_ID: Final = re.compile(rf"version: ?{VERSION}\s+topic_id: ?([A-Za-z0-9_-]{{22}})\s*")
+_METADATA_VERSION: Final = re.compile(r"version: ?([0-9]{1,9})\s")
 
 
 def number(text: str, maximum: int = INT64_MAX) -> int | None:
@@ -57,7 +76,7 @@ def replace_file(files: Files, path: str, data: bytes, sync: Sync = Sync.ALL) ->
 
 
 def read_file(files: Files, path: str) -> bytes | None:
-    """Returns None if the file does not exist or is absurdly large."""
+    """None if missing or absurdly large."""
     try:
         file = files.open(path)
     except FileNotFoundError:
@@ -74,18 +93,28 @@ def _read_rows(files: Files, path: str) -> list[list[str]]:
     if data is None:
         return []
     lines = data.decode("utf-8", "replace").splitlines()
-    if len(lines) < 2 or lines[0] != _VERSION or number(lines[1]) != len(lines) - 2:
+    if len(lines) < 2:
+        return []
+    _check_version(path, lines[0])
+    if lines[0] != str(VERSION) or number(lines[1]) != len(lines) - 2:
         return []
     return [line.split() for line in lines[2:]]
 
 
+def _check_version(path: str, text: str) -> None:
+    # A text that is no version is damage.
+    version = number(text, INT32_MAX)
+    if version is not None and version != VERSION:
+        raise UnknownVersion(path, version, VERSION, _WITHOUT[path.rpartition("/")[2]])
+
+
 def _encode_rows(rows: Iterable[str]) -> bytes:
     body = list(rows)
-    return "\n".join((_VERSION, str(len(body)), *body, "")).encode()
+    return "\n".join((str(VERSION), str(len(body)), *body, "")).encode()
 
 
 def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
-    """Empty if the file is missing or damaged."""
+    """Empty if missing or damaged. Raises UnknownVersion."""
     offsets = {}
     for row in _read_rows(files, path):
         if len(row) != 3:
@@ -103,7 +132,7 @@ def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]
 
 
 def read_leader_epochs(files: Files, directory: str) -> list[EpochStart]:
-    """Empty if the file is missing or damaged."""
+    """Empty if missing or damaged. Raises UnknownVersion."""
     entries: list[EpochStart] = []
     for row in _read_rows(files, f"{directory}/{LEADER_EPOCHS}"):
         if len(row) != 2:
@@ -124,12 +153,15 @@ def write_leader_epochs(files: Files, directory: str, entries: Iterable[EpochSta
 
 
 def read_topic_id(files: Files, directory: str) -> TopicId:
-    """Returns zero if the directory has no topic id."""
-    data = read_file(files, f"{directory}/{PARTITION_METADATA}")
-    match = None if data is None else _METADATA_ID.fullmatch(data.decode("utf-8", "replace"))
+    """Zero if missing. Raises UnknownVersion."""
+    path = f"{directory}/{PARTITION_METADATA}"
+    text = (read_file(files, path) or b"").decode("utf-8", "replace")
+    if version := _METADATA_VERSION.match(text):
+        _check_version(path, version[1])
+    match = _METADATA_ID.fullmatch(text)
     return NO_TOPIC_ID if match is None else TopicId(uuid_bytes(match[1]))
 
 
 def write_topic_id(files: Files, directory: str, topic_id: TopicId, sync: Sync = Sync.ALL) -> None:
-    data = f"version: 0\ntopic_id: {uuid_text(topic_id)}\n".encode()
+    data = f"version: {VERSION}\ntopic_id: {uuid_text(topic_id)}\n".encode()
     replace_file(files, f"{directory}/{PARTITION_METADATA}", data, sync)

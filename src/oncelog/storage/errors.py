@@ -71,3 +71,13 @@ class CorruptFile(Exception):
 
 class UnusableDirectory(Exception):
     """The data directory cannot be used: it has a newer format, or belongs to another cluster or node."""
+
+
+class UnknownVersion(UnusableDirectory):
+    """``without_it``: the effect of removing the file."""
+
+    def __init__(self, path: str, version: int | str, supported: int | str, without_it: str) -> None:
+        super().__init__(
+            f"{path} has version {version}, and this version of oncelog reads {supported}: start the broker with the "
+            f"version that wrote it, or remove the file ({without_it})"
+        )

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from oncelog.base.ids import NO_TOPIC_ID, Offset, TopicId, TopicName, TopicPartition, partition_of_directory
 from oncelog.base.invariant import invariant
@@ -24,6 +24,7 @@ from oncelog.storage.checkpoints import (
     write_offsets,
     write_topic_id,
 )
+from oncelog.storage.errors import UnknownVersion
 from oncelog.storage.file_names import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from oncelog.storage.maintenance.log_maintenance import LogMaintenance
     from oncelog.storage.recovery import Checkpointed
 
+CLEAN_SHUTDOWN_VERSION: Final = 0
 ConfigOf = Callable[[TopicPartition], LogConfig]
 
 
@@ -61,14 +63,16 @@ class LogDirectory:
         self.was_clean = False
         self.lost_from: dict[TopicPartition, Offset] = {}
         """Logs that have lost durable records since the last run, with their ends."""
+        self.truncations = 0
+        """Truncations of logs in this run."""
         self.broker_epoch = -1
         """The broker epoch in the clean-shutdown file; −1 if unknown."""
         self._budget = IndexBudget()
         self._doomed: list[str] = []
         self._loaded: dict[str, Mapping[TopicPartition, int]] = {}
-        """The checkpoints as loaded at the start."""
+        """Checkpoints loaded at the start."""
         self._written: dict[str, Mapping[TopicPartition, int]] = {}
-        """The checkpoints as last written; they are written again only if they change."""
+        """Checkpoints last written; written again only after a change."""
         self._maintenance: dict[TopicPartition, LogMaintenance] = {}
         self.transactions = OpenTransactions()
 
@@ -81,17 +85,18 @@ class LogDirectory:
         return directory
 
     def opening(self, *, config_of: ConfigOf, now_ms: int) -> Iterator[TopicPartition]:
-        """Open the logs one by one. Yields each partition that is ready."""
+        """Yields each partition that is ready."""
         names = self.files.list("")
+        # First: a refusal of their versions leaves the directory as it is.
+        recovery_points = read_offsets(self.files, RECOVERY_POINTS)
+        log_starts = read_offsets(self.files, LOG_START_OFFSETS)
+        high_watermarks = read_offsets(self.files, HIGH_WATERMARKS)
+        cleaned = read_offsets(self.files, CLEANER_OFFSETS)
         self.was_clean = CLEAN_SHUTDOWN in names
         if self.was_clean:
             self.broker_epoch = _broker_epoch(read_file(self.files, CLEAN_SHUTDOWN))
             self.files.remove(CLEAN_SHUTDOWN)
             self.files.sync_directory("")
-        recovery_points = read_offsets(self.files, RECOVERY_POINTS)
-        log_starts = read_offsets(self.files, LOG_START_OFFSETS)
-        high_watermarks = read_offsets(self.files, HIGH_WATERMARKS)
-        cleaned = read_offsets(self.files, CLEANER_OFFSETS)
         self._loaded = {RECOVERY_POINTS: recovery_points, HIGH_WATERMARKS: high_watermarks}
         for name in names:
             if is_marked_directory(name):
@@ -222,6 +227,7 @@ class LogDirectory:
     def before_truncation(
         self, partition: TopicPartition, recovery_point: int, high_watermark: int, log_start_offset: int | None
     ) -> None:
+        self.truncations += 1
         logs = self.logs.values()
         # A recovery point above the new end would make recovery trust later records there; a high watermark above it
         # would make the log start with that offset.
@@ -262,7 +268,7 @@ class LogDirectory:
             log.close()
         # The marker vouches for the checkpoints: they come first.
         self.checkpoints()
-        content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+        content = json.dumps({"version": CLEAN_SHUTDOWN_VERSION, "brokerEpoch": broker_epoch}, separators=(",", ":"))
         replace_file(self.files, CLEAN_SHUTDOWN, content.encode())
 
 
@@ -291,7 +297,14 @@ class RemoveDirectories:
 
 
 def _broker_epoch(content: bytes | None) -> int:
+    """Raises UnknownVersion."""
     try:
-        return int(json.loads(content or b"")["brokerEpoch"])
+        fields = json.loads(content or b"")
+        version, broker_epoch = fields["version"], int(fields["brokerEpoch"])
     except (ValueError, KeyError, TypeError):
         return -1
+    if version != CLEAN_SHUTDOWN_VERSION:
+        raise UnknownVersion(
+            CLEAN_SHUTDOWN, version, CLEAN_SHUTDOWN_VERSION, "the logs are then checked as after a crash"
+        )
+    return broker_epoch

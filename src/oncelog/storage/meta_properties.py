@@ -28,7 +28,7 @@ class MetaProperties(NamedTuple):
 
 
 def read_meta_properties(files: Files) -> MetaProperties | None:
-    """The properties of the directory, None if it is new. Raises UnusableDirectory for a newer or damaged format."""
+    """None for a new directory. Raises UnusableDirectory for a newer or damaged format."""
     data = read_file(files, META_PROPERTIES)
     if data is None:
         return None
@@ -40,7 +40,8 @@ def read_meta_properties(files: Files) -> MetaProperties | None:
         text = values.get(key, str(supported))
         if number(text, supported) is None:
             raise UnusableDirectory(
-                f"{META_PROPERTIES}: {key}={text} is not supported; this program reads versions up to {supported}"
+                f"{META_PROPERTIES}: {key}={text} is not supported; this program reads versions up to {supported}: "
+                "start the broker with the version of oncelog that wrote it"
             )
     try:
         node_id = int(values.get("node.id", values.get("broker.id", "")))

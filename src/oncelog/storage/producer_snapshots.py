@@ -18,13 +18,15 @@ from oncelog.ports import Files, OpenFile
 from oncelog.records.batch import CorruptBatch
 from oncelog.records.checksum import crc32c
 from oncelog.storage.checkpoints import read_file
-from oncelog.storage.errors import CorruptFile
+from oncelog.storage.errors import CorruptFile, UnknownVersion
 from oncelog.storage.file_names import SNAPSHOT, segment_file
 from oncelog.storage.segment.batch_scan import SCAN_CHUNK
 from oncelog.storage.segment.segment import Segment
 from oncelog.storage.transactions.producer_updates import replayed
 
 VERSION: Final = 1
+# No other number is a version yet: it is damage, and the snapshot is rebuilt.
+_LATER_VERSIONS: Final = range(VERSION + 1, 100)
 # Version, CRC-32C of the rest, count.
 _HEADER: Final = struct.Struct(">hIi")
 _CRC_FROM: Final = 6
@@ -80,6 +82,19 @@ class Snapshots:
         self._files = files
         self._directory = directory
         self.offsets = sorted(offsets)
+
+    def check_version(self) -> None:
+        """Raise UnknownVersion for the newest snapshot."""
+        file = self.file_at(self.offsets[-1]) if self.offsets else None
+        if file is None:
+            return
+        try:
+            version = int.from_bytes(file.read(0, 2), "big")
+        finally:
+            file.close()
+        if version in _LATER_VERSIONS:
+            path = self._path(self.offsets[-1])
+            raise UnknownVersion(path, version, VERSION, "the producers' state is then rebuilt from the segments")
 
     def take(self, state: ProducerState, log_start_offset: int) -> None:
         """Write the state as of its end offset, unless that file exists."""
@@ -165,7 +180,7 @@ def rebuild_producers(
 
 
 def replace_snapshot(producers: ProducerState, snapshots: Snapshots, offset: int, first_offset: int) -> None:
-    """Write and sync a lost snapshot at ``offset``, while its state is at hand."""
+    """Write and sync a lost snapshot at ``offset``."""
     producers.end_offset = offset
     snapshots.take(producers, first_offset)
     file = snapshots.file_at(offset)

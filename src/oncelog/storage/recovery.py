@@ -14,15 +14,16 @@ from typing import Final
 from oncelog.base.units import INT32_MAX
 from oncelog.core.producers.state import ProducerState
 from oncelog.ports import Buffer, Files
-from oncelog.records.batch import BatchHeader, CorruptBatch
+from oncelog.records.batch import MAGIC, BatchHeader, CorruptBatch
 from oncelog.records.latest_timestamp import hides_timestamps
 from oncelog.storage.checkpoints import Sync, read_leader_epochs, write_leader_epochs
-from oncelog.storage.errors import CorruptFile
+from oncelog.storage.errors import CorruptFile, UnusableDirectory
 from oncelog.storage.file_names import (
     CLEANED,
     DELETED,
     LEADER_EPOCHS,
     LOG,
+    OFFSET_INDEX,
     SNAPSHOT,
     SWAP,
     TEMPORARY,
@@ -37,10 +38,11 @@ from oncelog.storage.leader_epochs import LeaderEpochs
 from oncelog.storage.log.partition_log import RecoveredLog
 from oncelog.storage.log_config import LogConfig, StorageConfig
 from oncelog.storage.producer_snapshots import Snapshots, rebuild_producers, replace_snapshot
-from oncelog.storage.segment.batch_scan import iter_checked
+from oncelog.storage.segment.batch_scan import iter_checked, message_format_at
 from oncelog.storage.segment.index_budget import IndexBudget
 from oncelog.storage.segment.segment import Segment
 from oncelog.storage.segment.segments import Segments
+from oncelog.storage.transactions import transactional_ids
 from oncelog.storage.transactions.producer_updates import replayed
 
 # ``.swap`` files replace the segments they were made from; ``.cleaned`` and temporary files are incomplete;
@@ -53,7 +55,7 @@ def is_interrupted(name: str) -> bool:
 
 
 def finish_interrupted(files: Files, directory: str, names: list[str], budget: IndexBudget) -> list[str]:
-    """Complete or undo changes in a directory with files ``names``. Returns the remaining names."""
+    """Complete or undo changes. Returns the remaining names."""
     parsed = [(name, parse_segment_file(name)) for name in names]
     cleaned = [item[0] for _, item in parsed if item and item[2] == CLEANED]
     swaps = [(name, item) for name, item in parsed if item and item[2] == SWAP]
@@ -119,14 +121,13 @@ class Recovery:
         self._snapshots = Snapshots(files, directory)
 
     def run(self, names: list[str], checkpointed: Checkpointed) -> RecoveredLog:
+        """Raises UnknownVersion, before any file has changed."""
+        self._read_versioned(names)
         if any(is_interrupted(name) for name in names):
             names = finish_interrupted(self._files, self._directory, names, self._budget)
         parsed = [item for name in names if (item := parse_segment_file(name)) is not None and not item[2]]
         bases = sorted(base for base, extension, _ in parsed if extension == LOG)
         self._remove_unowned_files(parsed, set(bases))
-        self._snapshots.offsets = sorted(base for base, extension, _ in parsed if extension == SNAPSHOT)
-        if LEADER_EPOCHS in names:
-            self._epochs.entries = read_leader_epochs(self._files, self._directory)
         segments = [self._segment(base) for base in bases]
         segments = self._drop_before(segments, checkpointed.log_start_offset)
         if not segments:
@@ -150,6 +151,15 @@ class Recovery:
             # The next recovery may begin after the batches with the right epochs.
             write_leader_epochs(self._files, self._directory, self._epochs.entries, Sync.ALL)
         return self._state(segments, log_start, max(log_end, log_start), durable, checkpointed)
+
+    def _read_versioned(self, names: list[str]) -> None:
+        parsed = (parse_segment_file(name) for name in names)
+        self._snapshots.offsets = sorted(item[0] for item in parsed if item and item[1:] == (SNAPSHOT, ""))
+        self._snapshots.check_version()
+        if transactional_ids.FILE_NAME in names:
+            transactional_ids.check_version(self._files, self._directory)
+        if LEADER_EPOCHS in names:
+            self._epochs.entries = read_leader_epochs(self._files, self._directory)
 
     def _state(
         self, segments: list[Segment], start: int, end: int, durable: int, checkpointed: Checkpointed
@@ -212,10 +222,13 @@ class Recovery:
     def _damaged_transaction_indexes(
         self, parsed: Iterable[tuple[int, str, str]], segments: list[Segment]
     ) -> Iterable[int]:
-        """Base offsets of segments with a damaged transaction index, which only recovery can rebuild."""
-        with_index = {base for base, extension, _ in parsed if extension == TRANSACTION_INDEX}
+        """Base offsets of segments with a damaged or lost index, which recovery rebuilds."""
+        files = {(base, extension) for base, extension, _ in parsed}
         for segment in segments:
-            if segment.base_offset in with_index:
+            # Only segments with aborted transactions have the file: a lost offset index tells that it may be lost, too.
+            if segment.size_bytes and (segment.base_offset, OFFSET_INDEX) not in files:
+                yield segment.base_offset
+            elif (segment.base_offset, TRANSACTION_INDEX) in files:
                 try:
                     _ = segment.aborted
                 except CorruptFile:
@@ -231,7 +244,7 @@ class Recovery:
         return log_end
 
     def _read_epochs(self, segments: list[Segment]) -> None:
-        """Collect leader epochs without their file, from the first batches of the segments."""
+        """Collect leader epochs from the segments' first batches."""
         for segment in segments:
             for _, header in segment.batches():
                 self._epochs.assign(header.partition_leader_epoch, header.base_offset)
@@ -306,7 +319,20 @@ class Recovery:
             segment.index_appended(position, header.size_bytes, header.last_offset, header.max_timestamp, interval)
             if hides_timestamps(header):
                 segment.timestamps_checked = False  # a worker checks them before they matter: it may take long
+        if sound_bytes < size:
+            self._check_format(segment, sound_bytes)
         return expected, sound_bytes
+
+    def _check_format(self, segment: Segment, position: int) -> None:
+        # Messages of Apache Kafka before 0.11 are no damage, and are not cut off.
+        limit = self._config.largest_batch_bytes
+        message_format = message_format_at(segment.file, position, segment.size_bytes, limit)
+        if message_format is not None:
+            path = f"{self._directory}/{segment_file(segment.base_offset, LOG)}"
+            raise UnusableDirectory(
+                f"{path} has messages of format {message_format} at position {position}, and a broker reads format "
+                f"{MAGIC}: choose another data directory, and load these files with oncelog load --from-logs"
+            )
 
     def _cut(self, segment: Segment, size: int) -> None:
         segment.file.truncate(size)

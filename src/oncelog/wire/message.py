@@ -6,7 +6,7 @@ raises :class:`PeerError`; encoding raises ValueError or struct.error.
 
 from __future__ import annotations
 
-from typing import ClassVar, Final, Generic, Self, TypeVar
+from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
 from oncelog.base.errors import PeerError
 from oncelog.wire.chunks import Buffer, Chunk
@@ -14,6 +14,7 @@ from oncelog.wire.reader import CompactReader, Reader
 from oncelog.wire.writer import CompactWriter, Writer
 
 NO_UUID: Final = bytes(16)
+EMPTY: Final[list[Any]] = []  # The default of a list: the constructor puts a new one in its place.
 NEVER_FLEXIBLE: Final = 1 << 15
 """A first flexible version above every version."""
 
@@ -28,7 +29,33 @@ RESPONSE_MAX_ELEMENTS: Final = 1 << 24
 """Array elements and tagged fields of one response: the metadata of a large cluster has millions."""
 
 
-class Message:
+class WireStruct:
+    # ``__slots__`` are the fields; structs of one class with equal fields are equal.
+    __slots__: ClassVar[tuple[str, ...]] = ()
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]  # its fields change
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+        return f"{type(self).__qualname__}({fields})"
+
+    def replaced(self, **values: Any) -> Self:
+        return type(self)(**{name: getattr(self, name) for name in self.__slots__} | values)
+
+    @classmethod
+    def read(cls, reader: Reader, version: int) -> Self:
+        raise NotImplementedError
+
+    def write(self, writer: Writer, version: int) -> None:
+        raise NotImplementedError
+
+
+class Message(WireStruct):
     __slots__ = ()
     API_KEY: ClassVar[int]
     MIN_VERSION: ClassVar[int]
@@ -68,13 +95,6 @@ class Message:
         if not cls.MIN_VERSION <= version <= cls.MAX_VERSION:
             raise ValueError(f"{cls.__name__} has no version {version}")
         return CompactWriter(buffer) if version >= cls.FIRST_FLEXIBLE_VERSION else Writer(buffer)
-
-    @classmethod
-    def read(cls, reader: Reader, version: int) -> Self:
-        raise NotImplementedError
-
-    def write(self, writer: Writer, version: int) -> None:
-        raise NotImplementedError
 
 
 class Response(Message):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from tests.conformance.golden.exceptions import leave_out_what_cannot_agree
@@ -31,4 +31,4 @@ class Entries:
 
 
 def _entry(acl: Any) -> tuple[Any, ...]:
-    return tuple(str(getattr(acl, field.name)) for field in fields(acl))
+    return tuple(str(getattr(acl, name)) for name in acl.__slots__)

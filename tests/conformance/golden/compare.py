@@ -5,12 +5,12 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
 from oncelog.records.batch import iter_headers
 from oncelog.records.errors import CorruptBatch
 from tests.conformance.golden.fields import IDENTITY, LEARNED, MAY_DIFFER
+from tests.wire_structs import is_struct
 
 NO_UUID: Final = bytes(16)
 LEADER_EPOCH: Final = slice(12, 16)
@@ -49,34 +49,34 @@ class Translation:
 
     def rewrite(self, message: Any) -> None:
         """Put our ids into a request, in place."""
-        for field in fields(message):
-            value = getattr(message, field.name)
-            if field.name in LEARNED:
-                setattr(message, field.name, self.ours(field.name, value))
+        for name in message.__slots__:
+            value = getattr(message, name)
+            if name in LEARNED:
+                setattr(message, name, self.ours(name, value))
             elif isinstance(value, list):
                 for element in value:
-                    if is_dataclass(element):
+                    if is_struct(element):
                         self.rewrite(element)
-            elif is_dataclass(value):
+            elif is_struct(value):
                 self.rewrite(value)
 
 
 def differences(api: str, recorded: Any, ours: Any, translation: Translation, path: str = "") -> Iterator[str]:
     """One line for every field that differs and may not."""
-    for field in fields(recorded):
-        here = f"{path}.{field.name}".lstrip(".")
-        theirs, mine = getattr(recorded, field.name), getattr(ours, field.name)
-        if field.name in LEARNED:
-            if not translation.learn(field.name, theirs, mine):
-                yield f"{here}: {mine!r}, Apache Kafka {theirs!r} (known as {translation.ours(field.name, theirs)!r})"
-        elif field.name == "records":
+    for name in recorded.__slots__:
+        here = f"{path}.{name}".lstrip(".")
+        theirs, mine = getattr(recorded, name), getattr(ours, name)
+        if name in LEARNED:
+            if not translation.learn(name, theirs, mine):
+                yield f"{here}: {mine!r}, Apache Kafka {theirs!r} (known as {translation.ours(name, theirs)!r})"
+        elif name == "records":
             yield from _record_differences(here, theirs, mine, translation)
-        elif _may_differ(api, field.name, here):
+        elif _may_differ(api, name, here):
             if _is_absent(theirs) != _is_absent(mine):
                 yield f"{here}: {mine!r}, Apache Kafka {theirs!r}"
         elif isinstance(theirs, list) and isinstance(mine, list):
             yield from _list_differences(api, theirs, mine, translation, here)
-        elif is_dataclass(theirs) and is_dataclass(mine):
+        elif is_struct(theirs) and is_struct(mine):
             yield from differences(api, theirs, mine, translation, here)
         elif theirs != mine:
             yield f"{here}: {mine!r}, Apache Kafka {theirs!r}"
@@ -93,7 +93,7 @@ def _is_absent(value: Any) -> bool:
 def _list_differences(
     api: str, theirs: list[Any], mine: list[Any], translation: Translation, path: str
 ) -> Iterator[str]:
-    if not theirs or not mine or not is_dataclass(theirs[0]):
+    if not theirs or not mine or not is_struct(theirs[0]):
         if theirs != mine:
             yield f"{path}: {mine!r}, Apache Kafka {theirs!r}"
         return

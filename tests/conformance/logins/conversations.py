@@ -6,7 +6,6 @@ listener ENDING is like SASL_PLAINTEXT, but its sessions last a minute.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -35,6 +34,7 @@ from oncelog.wire.messages.produce import ProduceRequest
 from oncelog.wire.messages.renew_delegation_token import RenewDelegationTokenRequest
 from oncelog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from oncelog.wire.messages.sasl_handshake import SaslHandshakeRequest
+from tests.wire_structs import as_dict
 
 SASL: Final = "SASL_PLAINTEXT"
 ENDING: Final = "ENDING"
@@ -90,11 +90,7 @@ def described(response: Message | bytes | str) -> Any:
         return response
     if isinstance(response, bytes):
         return _token(response)
-    fields = {
-        name: value
-        for name, value in dataclasses.asdict(response).items()  # type: ignore[call-overload]  # messages are dataclasses
-        if name not in _VARYING + _VARYING_FEATURES
-    }
+    fields = {name: value for name, value in as_dict(response).items() if name not in _VARYING + _VARYING_FEATURES}
     for name in {"auth_bytes", "hmac"} & fields.keys():
         fields[name] = _token(bytes(fields[name]))
     if "mechanisms" in fields:

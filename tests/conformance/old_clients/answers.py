@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, Final
 
 from oncelog.legacy.message_set.entry import shallow
 from oncelog.legacy.message_set.reading import messages_of
 from oncelog.records.errors import CorruptBatch, TruncatedBatch
 from tests.conformance.old_clients.sets import FAR_MS, MADE_MS
+from tests.wire_structs import is_struct
 
 CLOSED: Final = "connection closed"
 COORDINATOR_ERRORS: Final = {5, 14, 15, 16, 51}
@@ -46,8 +46,8 @@ def _value(name: str, value: Any, first_offset: int) -> Any:
         return _messages(bytes(value or b""), first_offset)
     if name == "log_append_time_ms":
         return value if value == -1 else "now"
-    if dataclasses.is_dataclass(value):
-        fields = [field.name for field in dataclasses.fields(value) if field.name not in _LEFT_OUT]
+    if is_struct(value):
+        fields = [field for field in value.__slots__ if field not in _LEFT_OUT]
         return {field: _value(field, getattr(value, field), first_offset) for field in fields}
     if isinstance(value, list):
         described = [_value("", item, first_offset) for item in value]
@@ -85,8 +85,8 @@ def asks_again(response: Any) -> bool:
 def _error_codes(value: Any) -> list[int]:
     if isinstance(value, list):
         return [code for item in value for code in _error_codes(item)]
-    if not dataclasses.is_dataclass(value):
+    if not is_struct(value):
         return []
-    names = [field.name for field in dataclasses.fields(value) if field.name.endswith("error_code")]
+    names = [field for field in value.__slots__ if field.endswith("error_code")]
     codes = [int(getattr(value, name)) for name in names]
-    return codes + [code for field in dataclasses.fields(value) for code in _error_codes(getattr(value, field.name))]
+    return codes + [code for field in value.__slots__ for code in _error_codes(getattr(value, field))]

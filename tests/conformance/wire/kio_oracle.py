@@ -150,7 +150,7 @@ def ours(entity: Any, module: str, *, decoded: bool) -> Any:
     cls = our_class(module, _our_name(entity))
     if not decoded:
         left_out = {*values, *OUR_OWN.get(cls.__name__, ())}
-        values |= {item.name: POISON for item in dataclasses.fields(cls) if item.name not in left_out}
+        values |= {name: POISON for name in cls.__slots__ if name not in left_out}
     return cls(**values)
 
 

@@ -17,10 +17,10 @@ from oncelog.cli.processes.console_clusters import clusters_of
 from oncelog.client.blocking import Client
 from oncelog.client.errors import ConfigError
 from oncelog.console.application import application
-from oncelog.console.logins import Token
 from oncelog.console.pages import PAGES
 from oncelog.console.settings import MAX_CLUSTERS, NamedCluster, Settings
 from oncelog.testing.broker import Broker
+from oncelog.web.logins import Token
 from tests.unit.console.visits import lines_of, token_of, visiting
 from tests.waiting import wait_until
 

@@ -100,6 +100,13 @@ def test_a_version_with_everything() -> None:
         ]
 
 
+def test_a_lookup_without_a_format_keeps_that_of_the_question() -> None:
+    answer = {"subject": "s", "version": 1, "id": 1, "schema": "{}"}
+    with fake_registry(constant(200, answer)) as server, client(server.url) as registry:
+        schema = Schema("{}", SchemaType.JSON)
+        assert registry.lookup("s", schema).schema == schema
+
+
 def test_registering_sends_the_whole_schema() -> None:
     bodies = []
 

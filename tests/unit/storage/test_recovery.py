@@ -305,6 +305,12 @@ def test_open_transactions_and_aborted_ones_are_rebuilt() -> None:
     world.memory.overwrite(path, b"damaged")
     log = world.reopen()
     assert [segment.aborted for segment in log.segments] == expected
+    world.directory.close()
+    # All indexes are lost: a lost offset index tells that the transaction index may be lost, too.
+    for name in world.names("index"):
+        world.files.remove(f"t-0/{name}")
+    log = world.reopen()
+    assert [segment.aborted for segment in log.segments] == expected
 
 
 def test_expired_producers_are_not_loaded() -> None:

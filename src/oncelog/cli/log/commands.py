@@ -1,4 +1,4 @@
-"""``oncelog log``: the contents of a data directory, read without a broker."""
+"""``oncelog log``: data directories: their contents read without a broker, and their backups."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from oncelog.base.text import counted
+from oncelog.cli.log.backup.commands import backup, restore
 from oncelog.cli.log.dump.files import Wanted
 from oncelog.cli.log.importing import import_
 from oncelog.cli.support.option_groups import CommandGroup
 from oncelog.cli.support.options import AsJson
-from oncelog.cli.support.output import print_json_line
+from oncelog.cli.support.output import print_json_line, progress
 from oncelog.cli.support.terminal import print_line
 from oncelog.client.errors import ClientError
 from oncelog.legacy.logs.directories import file_start
 
-app = CommandGroup("Look into data directories, offline; import those of Kafka 0.7.")
+app = CommandGroup("Back up, restore and look into data directories; import those of Kafka 0.7.")
 app.command("import")(import_)
+app.command()(backup)
+app.command()(restore)
 
 
 _KINDS: Final = ("log", "kafka", "index", "timeindex", "txnindex", "snapshot", "checkpoint")
@@ -78,26 +82,28 @@ def dump(
 @app.command()
 def verify(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="PATH…", help="Data directories, partition directories, or segments.")
+        list[Path], typer.Argument(metavar="PATH…", help="Data directories, partition directories, segments, backups.")
     ],
     as_json: AsJson = False,
 ) -> None:
     """Name the batches that no reader can read, or whose header contradicts their records; oncelog's or Apache Kafka's.
 
-    Brokers take such batches with oncelog.record.validation=headers, and took them in earlier versions.
-    Exit code 1 if there are any. With --json, one object a batch.
+    Brokers take such batches with oncelog.record.validation=headers, and took them in earlier versions. The files of a
+    backup are compared with their checksums first. Exit code 1 if anything is wrong. With --json, one object a problem.
 
     \b
     Examples:
       oncelog log verify ./oncelog-data/flights-0
+      oncelog log verify /backup/monday
       oncelog log verify --json /var/lib/kafka
     """
     from oncelog.cli.log.verification import problems
 
-    batches = segments = unreadable = hiding = 0
+    batches = segments = unreadable = hiding = changed = 0
     for path in paths:
         if not path.exists():
             raise ClientError(f"{path}: no such file or directory")
+        changed += _verify_backup(path, as_json)
         for file in _files(path, {"log"}):
             segments += 1
             for problem in problems(file):
@@ -118,8 +124,28 @@ def verify(
         print_line(
             f"{batches} batches in {segments} segments: {unreadable} damaged, {hiding} with a wrong largest timestamp"
         )
-    if unreadable or hiding:
+    if unreadable or hiding or changed:
         raise typer.Exit(1)
+
+
+def _verify_backup(path: Path, as_json: bool) -> int:
+    """Prints how the files of a backup differ from its manifest, and returns their number; 0 for other directories."""
+    from oncelog.cli.log.backup.manifest import MANIFEST, Manifest
+    from oncelog.cli.log.backup.restoring import problems_of
+
+    if not (path / MANIFEST).exists():
+        return 0
+    manifest, changed = Manifest(path), 0
+    with progress(None if as_json else "bytes checked") as bar:
+        for file, problem in problems_of(manifest, bar):
+            changed += 1
+            if as_json:
+                print_json_line({"file": str(path / file), "problem": problem})
+            else:
+                print_line(f"{path / file}: {problem}")
+    if not as_json:
+        print_line(f"{path}: {counted(manifest.files, 'file')} of {manifest.header.point}, {changed} damaged")
+    return changed
 
 
 def _files(path: Path, only: set[str]) -> Iterator[Path]:

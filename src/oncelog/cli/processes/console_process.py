@@ -23,9 +23,9 @@ from oncelog.listening.descriptors import raise_limit
 from oncelog.runtime.service_manager import notify_ready
 
 if TYPE_CHECKING:
-    from oncelog.console.serving import ConsoleServer
     from oncelog.console.settings import NamedCluster, Settings
     from oncelog.schemas.client.settings import RegistrySettings
+    from oncelog.web.server import HttpServer
 
 DEFAULT_LISTEN: Final = "127.0.0.1:8080"
 DEFAULT_SAMPLE_EVERY_S: Final = 10.0
@@ -158,8 +158,8 @@ def run_console(
     raise_limit()
     gc.disable()  # modules are no garbage: traversing them while they load takes a tenth of the start
     from oncelog.console.formats.schema_files import read_schemas
-    from oncelog.console.logins import NoLogin, login_of
     from oncelog.console.settings import Settings
+    from oncelog.web.logins import NoLogin, login_of
 
     named = _named_clusters(clusters, cluster_config, metrics_url, registry)
     host, port = address_of(listen) or ("", 0)
@@ -240,7 +240,7 @@ def _end_at_once() -> Never:
     os._exit(_INTERRUPTED)
 
 
-def server_of(settings: Settings) -> ConsoleServer:
+def server_of(settings: Settings) -> HttpServer:
     """The server of a console. Raises ClientError for the audit log and for schemas."""
     from oncelog.console.formats.decoder_process import DecodingProcess
 

@@ -19,7 +19,6 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from oncelog.console.admission.attempts import Attempts
 from oncelog.console.admission.forms import MAX_FORM_BYTES, MAX_UPLOAD_BYTES, Form, read_form
 from oncelog.console.admission.refusals import (
     Refusals,
@@ -31,6 +30,7 @@ from oncelog.console.admission.refusals import (
 from oncelog.console.admission.sessions import Session, cookie_of, form_token, is_form_token, new_session, session_of
 from oncelog.console.settings import Settings, may_be_addressed_as
 from oncelog.listening.waiting import source_of
+from oncelog.web.attempts import Attempts
 
 READING: Final = frozenset({"GET", "HEAD"})
 LOGIN_PATH: Final = "/login"

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from oncelog.console.query import BadQuery
 
+FORMAT: Final = 1
+"""The format of ``oncelog audit --json``; the first reports had no number."""
 MAX_REPORT_BYTES: Final = 8 << 20
 MAX_ROWS: Final = 5_000
 MAX_KEYS: Final = 200
@@ -73,6 +75,11 @@ def read_report(text: bytes) -> AuditReport:
         raise BadReport(f"it is not JSON: {str(error)[:200]}") from None
     if not isinstance(document, dict) or not {"read", "transactions", "findings", "listed"} <= document.keys():
         raise BadReport("it is not a report: use the output of oncelog audit --json")
+    if (version := document.get("format", FORMAT)) != FORMAT:
+        raise BadReport(
+            f"it has format {str(version)[:40]}, and this version of oncelog reads {FORMAT}: open it with the version "
+            "that wrote it"
+        )
     try:
         return AuditReport(
             directories=_texts(document.get("directories", [])),

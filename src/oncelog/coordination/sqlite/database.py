@@ -90,7 +90,8 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
         raise TreeUnusable(f"cannot open {path}: it is a database of another program")
     if format_version > FORMAT_VERSION:
         raise TreeUnusable(
-            f"cannot open {path}: it has format {format_version}, this version supports up to {FORMAT_VERSION}"
+            f"cannot open {path}: it has format {format_version}, and this version of oncelog supports formats up to "
+            f"{FORMAT_VERSION}; start the broker with the version that wrote it"
         )
     # A damaged file must be rejected before anything is written.
     (verdict,) = execute("PRAGMA quick_check(1)").fetchone()

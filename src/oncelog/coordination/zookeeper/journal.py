@@ -31,7 +31,7 @@ _DELETES: Final = 500
 """Entries removed in one transaction."""
 _AHEAD: Final = 32
 """Entries that a reader fetches in parallel to catch up."""
-_FORMAT: Final = 1
+FORMAT: Final = 1
 _FOLLOWER: Final = 0
 """A connection has one session, which is its only follower."""
 
@@ -46,7 +46,7 @@ def position_of(name: str) -> int:
 
 
 def encode_entry(token: str, session: str, changes: Iterable[Change]) -> bytes:
-    header = json.dumps({"format": _FORMAT, "token": token, "session": session}, separators=(",", ":"))
+    header = json.dumps({"format": FORMAT, "token": token, "session": session}, separators=(",", ":"))
     return header.encode() + b"\n" + encode_changes(changes)
 
 
@@ -55,7 +55,7 @@ def decode_entry(position: int, data: bytes) -> CommittedChange:
     line, _, changes = data.partition(b"\n")
     try:
         header = json.loads(line)
-        if header["format"] == _FORMAT:
+        if header["format"] == FORMAT:
             return CommittedChange(position, str(header["token"]), decode_changes(changes))
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedJournal(f"{change_path(position)} cannot be read: {error!r}") from None

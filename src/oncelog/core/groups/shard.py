@@ -90,6 +90,8 @@ class GroupShard:
         self.settings = settings
         self.limits_of = limits_of
         self.is_loaded = False
+        self.skipped: Counter[str] = Counter()
+        """Unreadable records by reason, for the node to log; the state of an earlier record stays."""
         self._groups: dict[GroupId, AnyGroup] = {}
         self._offsets = OffsetStore()
         self._timers = Timers()
@@ -259,7 +261,9 @@ class GroupShard:
             self._apply_offset(named, value, producer_id)
         elif isinstance(named, GroupMetadataKey):
             self._apply_group(GroupId(named.group), value)
-        elif not isinstance(named, Unknown):
+        elif isinstance(named, Unknown):
+            self.skipped[named.reason] += 1
+        else:
             self._apply_consumer(named, value)
 
     def apply_end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None:
@@ -275,6 +279,7 @@ class GroupShard:
             return
         decoded = group_records.decode_offset_commit_value(value)
         if isinstance(decoded, Unknown):
+            self.skipped[decoded.reason] += 1
             return
         # A commit without members makes a simple group (KIP-211).
         if group_id not in self._groups:
@@ -290,8 +295,9 @@ class GroupShard:
         before = _held_bytes(self._groups.get(group_id))
         try:
             self._consumers.apply(key, None if value is None else consumer_group_records.decode_value(key, value))
-        except CorruptBatch:
+        except CorruptBatch as error:
             # A record of a newer release must not keep the partition from loading.
+            self.skipped[str(error)] += 1
             return
         self._quota.changed(_held_bytes(self._groups.get(group_id)) - before)
         if group_id not in self._groups and self._offsets.has_any(group_id):
@@ -307,6 +313,7 @@ class GroupShard:
             return
         decoded = group_records.decode_group_metadata_value(value)
         if isinstance(decoded, Unknown):
+            self.skipped[decoded.reason] += 1
             return
         if isinstance(group, ConsumerGroup):
             # Downgraded: the newest value decides the group's kind.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -50,8 +51,11 @@ class Shard(Protocol):
 
     is_loaded: bool
 
-    def apply(self, key: bytes, value: bytes | None) -> None:
-        """Apply one record of the log."""
+    @property
+    def skipped(self) -> Counter[str]:
+        """Unreadable records."""
+
+    def apply(self, key: bytes, value: bytes | None) -> None: ...
 
     def loaded(self, now_ms: int) -> Any:
         """Begin to decide: the whole log is applied."""

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 D = TypeVar("D", bound=ShardDecision)
 
 AT_ONCE_MS: Final = 0
+_SKIPPED_REASONS: Final = 5  # in a report
 TOO_LARGE_AGAIN_MS: Final = 600_000
 MAX_TOO_LARGE: Final = 100
 """Names that are reported within this time."""
@@ -207,6 +208,7 @@ class Coordinators(Generic[S, D]):
             if log is not None and log.high_watermark < log.log_end_offset:
                 self._load_when_durable(hosted, log)  # a marker was appended during the load
                 continue
+            self._report_skipped(hosted)
             self._carry_out(hosted, hosted.shard.loaded(now_ms), None, now_ms)
             waiting = list(hosted.until_loaded)
             hosted.until_loaded.clear()
@@ -221,6 +223,16 @@ class Coordinators(Generic[S, D]):
         from oncelog.node.coordinators.log_batches import apply_slice
 
         return apply_slice(self._replayer(hosted.shard), log, hosted.next_offset)
+
+    def _report_skipped(self, hosted: HostedShard[S]) -> None:
+        skipped = hosted.shard.skipped
+        if skipped:
+            reasons = "; ".join(f"{count} × {reason}" for reason, count in skipped.most_common(_SKIPPED_REASONS))
+            message = (
+                f"{skipped.total()} records of {hosted.partition} cannot be read and are passed over ({reasons}): a "
+                f"later version of oncelog may have written them; start this broker with that version"
+            )
+            self._outbox.effects.append(Report("error", message))
 
     def _load_failed(self, hosted: HostedShard[S], damage: CorruptBatch) -> None:
         """Hand the partition to another replica, which has the undamaged records."""

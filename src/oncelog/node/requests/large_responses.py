@@ -75,8 +75,8 @@ def _arrays_of(cls: type) -> _Arrays:
     if arrays is None:
         arrays = _ARRAYS[cls] = tuple(
             (name, _arrays_of(element))
-            for name, field in getattr(cls, "__dataclass_fields__", {}).items()
-            if (element := _element(cls, str(field.type))) is not None
+            for name, annotation in getattr(cls, "__init__").__annotations__.items()  # noqa: B009 - mypy
+            if (element := _element(cls, str(annotation))) is not None
         )
     return arrays
 

@@ -15,7 +15,7 @@ from oncelog.base.ids import TopicId
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.internal.primitives import Reader, Writer
 
-_VALUE_VERSION: Final = 0
+VALUE_VERSION: Final = 0
 MAX_EPOCH: Final = 2**31 - 2**24
 """The greatest epoch or generation of a group that is read. No group gets so far, and a damaged one must be able to
 rise: it is written in 32 bits.
@@ -190,7 +190,7 @@ def decode_key(version: int, data: bytes) -> Key:
 def encode_value(value: Value) -> bytes:
     """A value of version 0."""
     writer = Writer(flexible=True)
-    writer.int16(_VALUE_VERSION)
+    writer.int16(VALUE_VERSION)
     match value:
         case ConsumerGroupValue(epoch, metadata_hash):
             writer.int32(epoch)
@@ -228,7 +228,7 @@ def encode_value(value: Value) -> bytes:
 def decode_value(key: Key, data: bytes) -> Value | None:
     """The value that belongs to a key; None for the topic metadata of old brokers. Raises CorruptBatch."""
     reader = Reader(data, flexible=True)
-    if (version := reader.int16()) != _VALUE_VERSION:
+    if (version := reader.int16()) != VALUE_VERSION:
         raise CorruptBatch(f"{type(key).__name__} with a value of version {version}")
     match key:
         case ConsumerGroupKey():

@@ -117,11 +117,11 @@ class _Administrator(WorkloadProgram[Administrators]):
             return
         other, allowed = self.entropy.choice(
             (
-                (replace(state, current_txn_start_offset=start + 1), {ErrorCode.INVALID_TXN_STATE}),
-                (replace(state, current_txn_start_offset=max(start - 1, 0)), {ErrorCode.INVALID_TXN_STATE}),
-                (replace(state, producer_epoch=epoch + 100), {ErrorCode.INVALID_TXN_STATE}),
-                (replace(state, producer_epoch=max(epoch - 1, 0)), {ErrorCode.INVALID_TXN_STATE}),
-                (replace(state, producer_id=state.producer_id + 100_000), {ErrorCode.INVALID_TXN_STATE}),
+                (state.replaced(current_txn_start_offset=start + 1), {ErrorCode.INVALID_TXN_STATE}),
+                (state.replaced(current_txn_start_offset=max(start - 1, 0)), {ErrorCode.INVALID_TXN_STATE}),
+                (state.replaced(producer_epoch=epoch + 100), {ErrorCode.INVALID_TXN_STATE}),
+                (state.replaced(producer_epoch=max(epoch - 1, 0)), {ErrorCode.INVALID_TXN_STATE}),
+                (state.replaced(producer_id=state.producer_id + 100_000), {ErrorCode.INVALID_TXN_STATE}),
             )
         )
         if (other.producer_epoch, other.current_txn_start_offset, other.producer_id) != (

@@ -76,12 +76,11 @@ def plan(directories: Iterable[str | Path]) -> Plan:
     tasks: list[SegmentTask] = []
     starts: dict[tuple[TopicPartition, int], int] = {}
     places: dict[TopicPartition, list[_Replica]] = {}
-    parents: list[Path] = []
-    for replica, log in enumerate(logs):
-        only = partition_of_directory(log.name) if _has_segments(log) else None
-        parent = log.parent if only is not None else log
-        parents.append(parent)
-        cleaned = _checkpoint(parent / CLEANER_OFFSETS)
+    alone = [partition_of_directory(log.name) if _has_segments(log) else None for log in logs]
+    parents = [log if only is None else log.parent for log, only in zip(logs, alone, strict=True)]
+    # A replica that was copied from another has its gaps, and cleans only later itself.
+    cleaned = {partition for parent in set(parents) for partition in _checkpoint(parent / CLEANER_OFFSETS)}
+    for replica, (log, parent, only) in enumerate(zip(logs, parents, alone, strict=True)):
         log_starts = _checkpoint(parent / LOG_START_OFFSETS)
         for partition, directory in [(only, log)] if only is not None else _partitions(log, unreadable):
             segments = _segments(partition, replica, directory, partition in cleaned, unreadable)

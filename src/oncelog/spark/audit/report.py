@@ -15,9 +15,13 @@ _WORTH_A_SPEED: Final = 64 << 20
 _YEAR_9999_MS: Final = 253_402_300_799_000
 
 
+FORMAT: Final = 1  # the console's reader has the same number
+
+
 def as_json(result: AuditResult) -> dict[str, Any]:
     """The whole result. Times of findings are ISO 8601; unknown values are left out."""
     return {
+        "format": FORMAT,
         "directories": list(result.directories),
         "as_of": time_text(result.now_ms),
         "checksums_checked": result.check_crc,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from oncelog.spark.sink.options import SinkOptions
 from oncelog.spark.sink.two_phase.errors import Behind
 from oncelog.spark.sink.two_phase.register import Attempt
 
+_RECORDED: Final = re.compile(r"rows=[0-9]+ checksum=[0-9a-f]{16}")
 _MASK: Final = (1 << 64) - 1
 _LARGE: Final = 300
 _NO_VALUE: Final = 0x9E3779B97F4A7C15
@@ -71,6 +73,11 @@ def compare(recorded: Committed, options: SinkOptions, attempt: Attempt, partiti
         return
     if recorded.offset > attempt.epoch:
         raise Behind(attempt.query, attempt.epoch, recorded.offset)
+    if not _RECORDED.fullmatch(recorded.metadata):
+        raise SinkError(
+            f"epoch {attempt.epoch}, task {partition}: the ledger has {recorded.metadata!r}, which this version of "
+            "oncelog cannot read: continue the query with the version that wrote it"
+        )
     if recorded.metadata != str(digest):
         raise SinkError(
             f"epoch {attempt.epoch}, task {partition}: {recorded.metadata} were written before, but the task now has "

@@ -12,11 +12,18 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.spark.session.errors import SparkSourceError
 from oncelog.spark.source.offset_ranges import Offsets
 
 # First character of a note's name, which no topic name has.
 NOTE_MARK: Final = "@"
 TOPIC_IDS: Final = "@topicIds"
+# Unknown notes are passed over. A format that changes what the offsets mean has this note; format 1 is written without.
+FORMAT_NOTE: Final = "@format"
+FORMAT: Final = 1
+
+
+class UnknownPosition(SparkSourceError): ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +38,12 @@ class Position:
 
     @classmethod
     def from_json(cls, nested: Mapping[str, Any]) -> Position:
-        """Reverse :meth:`to_json`; also for the connector's checkpoints."""
+        """Reverse :meth:`to_json`, also of the connector. Raises UnknownPosition."""
+        if (version := nested.get(FORMAT_NOTE, FORMAT)) != FORMAT:
+            raise UnknownPosition(
+                f"the checkpoint's offsets have format {version}, and this version of oncelog reads {FORMAT}: continue "
+                "the query with the version that wrote them"
+            )
         topics = {name: value for name, value in nested.items() if not name.startswith(NOTE_MARK)}
         return cls(from_json_offsets(topics), dict(nested.get(TOPIC_IDS, {})))
 
@@ -106,7 +118,6 @@ def to_json_offsets(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str
 
 
 def from_json_offsets(nested: Mapping[str, Mapping[str, int]]) -> Offsets:
-    """Reverse :func:`to_json_offsets`."""
     return {
         TopicPartition(TopicName(topic), int(partition)): offset
         for topic, partitions in nested.items()

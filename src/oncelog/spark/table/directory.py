@@ -37,13 +37,12 @@ from oncelog.base.ids import TopicPartition
 from oncelog.base.notation.shell_words import option
 from oncelog.spark.session.errors import SparkSourceError
 from oncelog.spark.table.atomic_swap import SwapUnsupported, fsync, fsync_tree
-from oncelog.spark.table.rename_journal import Move, RenameJournal, apply
+from oncelog.spark.table.rename_journal import FORMAT, Move, RenameJournal, apply, check_format
 
 # A file name has at most 255 characters; this leaves room for the numbers beside a topic.
 _MAX_LABEL_LENGTH: Final = 150
 _RANGE: Final = r"(?P<label>.+)-(?P<partition>\d{5,})-(?P<start>\d{20})-(?P<end>\d{20})"
 _NAME: Final = re.compile(rf"rows-{_RANGE}\.parquet|offsets={_RANGE.replace('?P<', '?P<d')}")
-_FORMAT: Final = 1
 LOG: Final = logging.getLogger("oncelog.spark")
 # The beginning of an object store's address. ``Path`` collapses its two slashes into one.
 OBJECT_STORE: Final = re.compile(r"(s3[an]?|gs|gcs|abfss?|adl|az|azure|wasbs?|oss):/+", re.IGNORECASE)
@@ -282,14 +281,13 @@ class Table:
             raise TableError(
                 f"{self.hidden / 'table.json'} is not readable JSON: restore it, or load into another directory"
             ) from None
-        if described.get("format") != _FORMAT:
-            raise TableError(f"{self.path} was written by another version of oncelog (format {described['format']})")
+        check_format(str(self.hidden / "table.json"), described)
         return described
 
     def set_description(self, description: Mapping[str, Any]) -> None:
         """Replace the table's description (topic ids, columns) atomically and durably."""
         temporary = self.hidden / "table.json.new"
-        temporary.write_text(json.dumps({"format": _FORMAT, **description}, indent=2), encoding="utf-8")
+        temporary.write_text(json.dumps({"format": FORMAT, **description}, indent=2), encoding="utf-8")
         fsync(temporary)
         os.replace(temporary, self.hidden / "table.json")
         fsync(self.hidden)

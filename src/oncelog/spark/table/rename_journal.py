@@ -8,12 +8,27 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from oncelog.spark.session.errors import SparkSourceError
 from oncelog.spark.table.atomic_swap import fsync, fsync_tree, swap
+
+# Of a table's description, its journals and the progress of its exports.
+FORMAT: Final = 1
+
+
+class UnknownTableFormat(SparkSourceError): ...
+
+
+def check_format(name: str, content: Mapping[str, Any]) -> None:
+    # Early versions wrote the number only into descriptions.
+    if (version := content.get("format", FORMAT)) != FORMAT:
+        raise UnknownTableFormat(
+            f"{name} has format {version}, and this version of oncelog reads {FORMAT}: use the version that wrote it"
+        )
 
 
 class Move(NamedTuple):
@@ -45,6 +60,7 @@ class RenameJournal:
             journal = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
+        check_format(str(path), journal)
         moves = [
             (Move(None if staged is None else root / staged, root / final), inode)
             for staged, final, inode in journal["moves"]
@@ -62,7 +78,7 @@ class RenameJournal:
             for move, inode in self.moves
         ]
         temporary = path.with_name(path.name + ".new")
-        temporary.write_text(json.dumps({"moves": moves, "extra": self.extra}), encoding="utf-8")
+        temporary.write_text(json.dumps({"format": FORMAT, "moves": moves, "extra": self.extra}), encoding="utf-8")
         fsync(temporary)
         # The commit point: a reader finds the whole journal or none.
         os.replace(temporary, path)

@@ -21,6 +21,7 @@ from oncelog.spark.jobs.load_report import LoadRequest, Progress
 from oncelog.spark.session.errors import OptionError
 from oncelog.spark.source.options import SourceOptions
 from oncelog.spark.table.directory import Role, RowsFile, TableError, file_lock, other_format
+from oncelog.spark.table.rename_journal import FORMAT, check_format
 from oncelog.spark.targets.address import TableAddress
 from oncelog.spark.targets.quarantine import Quarantine, QuarantineTable, QuarantineTopic
 from oncelog.spark.targets.step_writer import StepStores, StepWriter, check_files
@@ -68,10 +69,11 @@ class FormatTable:
     def describe(self) -> dict[str, Any]:
         if self._description is None:
             self._description = self._target.describe()
+            check_format(f"the property oncelog.table of {self.name}", self._description)
         return self._description
 
     def set_description(self, description: Mapping[str, Any]) -> None:
-        self._description, self._is_described = dict(description), False
+        self._description, self._is_described = {"format": FORMAT, **description}, False
 
     def drop_unused_description(self) -> None:
         """Do nothing: a description is only recorded together with a writer's columns."""

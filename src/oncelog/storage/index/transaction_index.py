@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from oncelog.storage.errors import CorruptFile
 
-_VERSION: Final = 0
+VERSION: Final = 0
 _ENTRY: Final = struct.Struct(">hqqqq")
 ENTRY_SIZE: Final = _ENTRY.size
 _MARKER: Final = attrgetter("last_offset")
@@ -30,7 +30,7 @@ class AbortedTransaction(NamedTuple):
     last_stable_offset: int
 
     def encode(self) -> bytes:
-        return _ENTRY.pack(_VERSION, *self)
+        return _ENTRY.pack(VERSION, *self)
 
 
 def load_transaction_index(data: bytes, base_offset: int) -> list[AbortedTransaction]:
@@ -40,7 +40,7 @@ def load_transaction_index(data: bytes, base_offset: int) -> list[AbortedTransac
     entries = []
     for version, *values in _ENTRY.iter_unpack(data):
         entry = AbortedTransaction(*values)
-        if version < _VERSION or entry.last_offset < base_offset or entry.first_offset > entry.last_offset:
+        if version != VERSION or entry.last_offset < base_offset or entry.first_offset > entry.last_offset:
             raise CorruptFile(f"transaction index entry {entry} of version {version}")
         entries.append(entry)
     entries.sort(key=_MARKER)  # every file is sorted already; ``overlapping`` relies on it

@@ -6,14 +6,19 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import Final
+from zlib import crc32
 
 from oncelog.ports import Buffer, OpenFile
 from oncelog.records.batch import HEADER_SIZE, LENGTH_PREFIX, BatchHeader, CorruptBatch, crc_matches, read_header
 
 LOOKUP_CHUNK: Final = 16 << 10
 SCAN_CHUNK: Final = 4 << 20
+# Offset, size of the rest, CRC-32 of what follows it, magic (formats 0 and 1 of Apache Kafka 0.8 to 0.10).
+_MESSAGE: Final = struct.Struct(">qiIb")
+_CRC_END: Final = 16
 
 
 def iter_batches(
@@ -65,3 +70,16 @@ def iter_checked(
             return
         yield position, header, buffer, at
         position += size
+
+
+def message_format_at(file: OpenFile, position: int, end: int, max_bytes: int) -> int | None:
+    """0 or 1 for a sound message of that format; None for anything else."""
+    head = file.read(position, min(_MESSAGE.size, end - position))
+    if len(head) < _MESSAGE.size:
+        return None
+    _, size, crc, magic = _MESSAGE.unpack(head)
+    size_bytes = _CRC_END - 4 + size
+    if magic not in (0, 1) or size <= _MESSAGE.size - _CRC_END or size_bytes > min(max_bytes, end - position):
+        return None
+    checked = file.read(position + _CRC_END, size_bytes - _CRC_END)
+    return magic if crc32(checked) == crc else None

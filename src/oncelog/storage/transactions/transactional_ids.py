@@ -14,9 +14,11 @@ from typing import Final, NamedTuple
 from oncelog.ports import Files
 from oncelog.records.checksum import crc32c
 from oncelog.storage.checkpoints import read_file
+from oncelog.storage.errors import UnknownVersion
 
 FILE_NAME: Final = "transactional-ids"
-MAGIC: Final = b"OTI1"
+VERSION: Final = 1
+MAGIC: Final = b"OTI%d" % VERSION
 # CRC-32C of the rest, size of the id, producer id, epoch, start offset, start time here (milliseconds, the broker's
 # clock).
 _ENTRY: Final = struct.Struct(">IHqhqq")
@@ -34,7 +36,7 @@ class KnownTransaction(NamedTuple):
 
 
 def encode(entries: Iterable[KnownTransaction]) -> bytes:
-    """Encode entries; an id that no coordinator would accept is left out."""
+    """An id that no coordinator would accept is left out."""
     data = bytearray()
     for producer_id, epoch, start_offset, started_ms, transactional_id in entries:
         name = transactional_id.encode("utf-8", "surrogatepass")
@@ -65,6 +67,15 @@ def decode_entries(data: bytes, position: int = 0) -> list[KnownTransaction]:
         entries.append(KnownTransaction(producer_id, epoch, start_offset, started_ms, name))
         position = end
     return entries
+
+
+def check_version(files: Files, directory: str) -> None:
+    """Raises UnknownVersion."""
+    magic = (read_file(files, f"{directory}/{FILE_NAME}") or b"")[: len(MAGIC)]
+    version = magic[-1:]
+    if magic[:-1] == MAGIC[:-1] and version.isdigit() and magic != MAGIC:
+        without_it = "open transactions then lose the names of their owners"
+        raise UnknownVersion(f"{directory}/{FILE_NAME}", version.decode(), VERSION, without_it)
 
 
 def read(files: Files, directory: str) -> list[KnownTransaction]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
 from tests.conformance.golden.compare import Translation, comparable_batches
 from tests.conformance.golden.replay import Asked, answers_differ, decode_request, decode_response, named
 from tests.peers.recorder import Direction, Event
+from tests.wire_structs import is_struct
 
 _OF_INTERNAL_TOPICS: Final = re.compile(
     r"^\w+ v\d+: [^:]*(\[__\w+\]\S*leader_epoch|coordinator_epoch): \d+, Apache Kafka \d+;"
@@ -49,12 +49,12 @@ def compared(recorded: Sequence[Event], ours: Sequence[Event]) -> Iterator[str]:
 
 def _texts(message: Any) -> Iterator[str]:
     """The error messages of an answer: in a cluster they are Apache Kafka's to the letter."""
-    for field in fields(message):
-        value = getattr(message, field.name)
-        if field.name == "error_message":
+    for name in message.__slots__:
+        value = getattr(message, name)
+        if name == "error_message":
             yield value or ""
         elif isinstance(value, list):
-            for element in filter(is_dataclass, value):
+            for element in filter(is_struct, value):
                 yield from _texts(element)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import importlib
 import random
 import re
@@ -19,6 +18,7 @@ from codegen.old_versions import OLD_VERSIONS
 
 from oncelog.wire.chunks import join_chunks
 from oncelog.wire.message import Message
+from tests.wire_structs import is_struct, is_struct_class, types_of
 
 GOLDEN: Final = Path(__file__).with_name("golden.json")
 PER_VERSION: Final = 4
@@ -68,8 +68,7 @@ def _samples() -> Iterator[Sample]:
 
 
 def _filled(kind: Any, rng: random.Random) -> Any:
-    hints = typing.get_type_hints(kind)
-    return kind(**{field.name: _value(field.name, hints[field.name], rng) for field in dataclasses.fields(kind)})
+    return kind(**{name: _value(name, hint, rng) for name, hint in types_of(kind).items()})
 
 
 def _value(name: str, hint: Any, rng: random.Random) -> Any:
@@ -79,7 +78,7 @@ def _value(name: str, hint: Any, rng: random.Random) -> Any:
         hint = next(part for part in typing.get_args(hint) if part is not types.NoneType)
     if typing.get_origin(hint) is list:
         return [_value(name, typing.get_args(hint)[0], rng) for _ in range(rng.choice((0, 1, 3)))]
-    if dataclasses.is_dataclass(hint):
+    if is_struct_class(hint):
         return _filled(hint, rng)
     if hint is str:
         return rng.choice(("", "t", "topic-ä"))
@@ -92,11 +91,11 @@ def _value(name: str, hint: Any, rng: random.Random) -> Any:
 
 def as_json(value: Any) -> Any:
     """A message with Apache Kafka's own names of the fields, as its JSON converters take it; defaults left in."""
-    if dataclasses.is_dataclass(value):
+    if is_struct(value):
         return {
-            _kafka_name(field.name): as_json(getattr(value, field.name))
-            for field in dataclasses.fields(value)
-            if field.name in _NULLABLE or getattr(value, field.name) is not None
+            _kafka_name(name): as_json(getattr(value, name))
+            for name in value.__slots__
+            if name in _NULLABLE or getattr(value, name) is not None
         }
     if isinstance(value, list):
         return [as_json(item) for item in value]

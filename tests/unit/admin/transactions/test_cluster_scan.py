@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from oncelog.admin.transactions.cluster_scan import OpenTransaction, Scan, Scope, scan
@@ -123,7 +121,7 @@ def test_a_newer_epoch_between_the_looks_is_no_certainty(cluster: FakeCluster) -
 
     def goes_on(broker: int, message: object) -> object:
         (was,) = cluster.transactions[T0]
-        cluster.transactions[T0] = [replace(was, producer_epoch=1)]
+        cluster.transactions[T0] = [was.replaced(producer_epoch=1)]
         return describe(broker, message)
 
     cluster.rules[DescribeTransactionsRequest] = goes_on

@@ -49,7 +49,7 @@ def forget_partitions(cluster: FakeCluster, brokers: set[int]) -> None:
     def answer(broker: int, message: Any) -> Any:
         told = describe(broker, message)
         if broker in brokers:
-            told.transaction_states = [replace(state, topics=[]) for state in told.transaction_states]
+            told.transaction_states = [state.replaced(topics=[]) for state in told.transaction_states]
         return told
 
     cluster.rules[DescribeTransactionsRequest] = answer
@@ -209,7 +209,7 @@ def test_a_broker_that_does_not_show_the_transaction_log_confirms_nothing(cluste
     def answer(broker: int, message: Any) -> MetadataResponse:
         told: MetadataResponse = metadata(broker, message)
         if broker == 2:
-            told.topics[0] = replace(told.topics[0], error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, partitions=[])
+            told.topics[0] = told.topics[0].replaced(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, partitions=[])
         return told
 
     cluster.rules[MetadataRequest] = answer

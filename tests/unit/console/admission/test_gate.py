@@ -19,14 +19,15 @@ from starlette.testclient import TestClient
 
 import oncelog.console
 from oncelog.client.errors import ConfigError
-from oncelog.console.admission import attempts, gate
+from oncelog.console.admission import gate
 from oncelog.console.admission.gate import WORK_PREFIX
 from oncelog.console.admission.refusals import Refusals
 from oncelog.console.admission.sessions import Session, cookie_of, form_token, is_form_token, new_session, session_of
 from oncelog.console.application import application
-from oncelog.console.logins import Basic, Header, Token, login_of
 from oncelog.console.pages import ACTIONS, WORKS
 from oncelog.console.settings import Settings
+from oncelog.web import attempts
+from oncelog.web.logins import Basic, Header, Token, login_of
 from tests.unit.console.visits import ORIGIN, lines_of, token_of, visiting
 from tests.waiting import HANG_S
 

@@ -1,9 +1,9 @@
-"""A browser's connection: uvicorn's, with timeouts for connections that make no progress and a limit on their number.
+"""An HTTP connection: uvicorn's, with timeouts for connections that make no progress and a limit on their number.
 
 State of a connection      closed after                                          may be evicted
 -------------------------  ----------------------------------------------------  --------------
 waiting for a head         ``HEAD_S``, or the pause between requests (30 s)      yes
-processing a request       never here: pages and forms have their own limits     no
+processing a request       never here: applications have their own limits         no
 sending, peer not reading  ``STALLED_S`` without progress                        yes
 
 Beyond ``MAX_CONNECTIONS``, the oldest evictable connection is closed, of the address that has the most of them.

@@ -12,10 +12,10 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from oncelog.console import http_connection
-from oncelog.console.http_connection import HttpConnection, Idle
 from oncelog.listening.waiting import Waiting
 from oncelog.runtime.process import new_event_loop
+from oncelog.web import http_connection
+from oncelog.web.http_connection import HttpConnection, Idle
 
 T = TypeVar("T")
 

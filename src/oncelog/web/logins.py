@@ -43,7 +43,7 @@ class Login(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NoLogin:
-    """No login: everyone who can reach the console, which is this machine, is the user ``local``."""
+    """No login: everyone who can reach the server, which is this machine, is the user ``local``."""
 
     challenge: str | None = None
     header: str = ""
@@ -61,7 +61,7 @@ class Basic:
     """User names and passwords (RFC 7617), in lines of NAME:PASSWORD."""
 
     passwords: Mapping[str, bytes] = field(repr=False)
-    challenge: str | None = 'Basic realm="oncelog console", charset="UTF-8"'
+    challenge: str | None = 'Basic realm="oncelog", charset="UTF-8"'
     header: str = "authorization"
     by_form: bool = False
 

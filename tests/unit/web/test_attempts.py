@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from oncelog.console.admission.attempts import (
+from oncelog.web.attempts import (
     FORGOTTEN_S,
     FREE,
     MAX_FAILURES,

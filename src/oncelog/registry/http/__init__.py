@@ -1,0 +1,1 @@
+"""The registry's HTTP interface: its routes, permissions, and the documents that it answers."""

@@ -1,0 +1,267 @@
+"""The registry's memory: the result of applying the records of `_schemas` in order.
+
+1. A record of a schema whose id names another text in its context is ignored. Of two such records the first counts, for
+   every instance and for Confluent's registry: an id never changes its schema.
+2. An id is never given again: ``next_id`` is above every id that was in the topic, also of schemas that were deleted
+   and that compaction has removed (``marker``).
+3. A soft-deleted version keeps its number and its id. A tombstone removes both, and what refers to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+from oncelog.registry.subjects import (
+    DEFAULT_CONTEXT,
+    GLOBAL_CONTEXT,
+    Subject,
+    context_of,
+    context_prefix,
+    matches,
+    parse_subject,
+    within,
+)
+from oncelog.registry.topic_records import Document, Key, KeyType, TopicRecord, Value, Version
+
+T = TypeVar("T")
+DEFAULT_LEVEL: Final = "BACKWARD"
+DEFAULT_MODE: Final = "READWRITE"
+LAST_IDS: Final = Key(KeyType.CONFIG, ":.__oncelog:last-ids")
+"""The key of the last ids: the config of a subject that no client has, since Confluent's registry knows its own types
+alone."""
+_VERSION_BYTES: Final = 1_500
+"""An upper estimate of the memory of a version without its text."""
+Place = tuple[str, int]
+"""A subject and a version."""
+
+
+class Store:
+    def __init__(self) -> None:
+        self.subjects: dict[str, dict[int, Version]] = {}
+        """Versions in ascending order, soft-deleted ones included."""
+        self.contexts: set[str] = set()
+        """Contexts beside the default one."""
+        self.configs: dict[str | None, Document] = {}
+        self.modes: dict[str | None, str] = {}
+        self.held_bytes = 0
+        self.generation = 0
+        """Counts records that may change what an earlier text or reference means."""
+        self._places: dict[str, dict[int, dict[Place, None]]] = {}
+        self._ids: dict[str, dict[UUID, int]] = {}
+        self._referrers: dict[Place, dict[Place, None]] = {}
+        self._last_ids: dict[str, int] = {}
+
+    def clear(self) -> None:
+        """Forget everything: the topic is read again from its start."""
+        generation = self.generation
+        self.__init__()  # type: ignore[misc]  # as new
+        self.generation = generation + 1
+
+    def apply(self, record: TopicRecord) -> bool:
+        """Apply a record. False if it is ignored: its id names another schema."""
+        key, value = record
+        if key.type is KeyType.SCHEMA:
+            return self._apply_schema(key, value)
+        if key == LAST_IDS:
+            self._note_ids({} if value is None else _fields(value).get("lastIds"))
+        elif key.type is KeyType.CONFIG:
+            _put(self.configs, key.subject, None if value is None else _fields(value))
+        elif key.type is KeyType.MODE:
+            _put(self.modes, key.subject, None if value is None else str(_fields(value).get("mode", DEFAULT_MODE)))
+        elif key.type is KeyType.CONTEXT and key.subject:
+            (self.contexts.discard if value is None else self.contexts.add)(key.subject)
+        elif key.type is KeyType.DELETE_SUBJECT and value is not None and key.subject is not None:
+            self._delete_subject(key.subject, _number(_fields(value).get("version")))
+        elif key.type is KeyType.CLEAR_SUBJECT and value is not None and key.subject is not None:
+            self._clear(key.subject)
+        return True
+
+    def marker(self) -> TopicRecord:
+        """A record that says which ids were given: compaction forgets deleted schemas, but not their ids."""
+        return TopicRecord(LAST_IDS, {"subject": LAST_IDS.subject, "lastIds": dict(self._last_ids)})
+
+    def _note_ids(self, last_ids: object) -> None:
+        for context, last in last_ids.items() if isinstance(last_ids, dict) else ():
+            self._last_ids[context] = max(_number(last), self._last_ids.get(context, 0))
+
+    def _apply_schema(self, key: Key, value: Value | None) -> bool:
+        subject, number = key.subject or "", key.version
+        if value is None:
+            self._remove(subject, number)
+            return True
+        if not isinstance(value, Version):
+            return False
+        context = context_of(subject)
+        self._last_ids[context] = max(value.id, self._last_ids.get(context, 0))
+        holder = self.by_id(value.id, context)
+        if holder is not None and holder.schema.text != value.schema.text:
+            return False
+        if number in self.subjects.get(subject, {}):
+            self._remove(subject, number)
+        if context != DEFAULT_CONTEXT:
+            self.contexts.add(context)
+        versions = self.subjects.setdefault(subject, {})
+        versions[number] = value
+        if number < max(versions):
+            self.subjects[subject] = dict(sorted(versions.items()))
+        self._places.setdefault(context, {}).setdefault(value.id, {})[subject, number] = None
+        self._ids.setdefault(context, {})[value.guid] = value.id
+        for target in _targets(value):
+            self._referrers.setdefault(target, {})[subject, number] = None
+        self.held_bytes += _size(value)
+        return True
+
+    def _remove(self, subject: str, number: int) -> None:
+        versions = self.subjects.get(subject, {})
+        value = versions.pop(number, None)
+        if value is None:
+            return
+        self.generation += 1
+        self.held_bytes -= _size(value)
+        if not versions:
+            del self.subjects[subject]
+        context = context_of(subject)
+        places = self._places[context][value.id]
+        del places[subject, number]
+        if not places:
+            del self._places[context][value.id]
+            self._ids[context].pop(value.guid, None)
+        for target in _targets(value):
+            referrers = self._referrers.get(target, {})
+            referrers.pop((subject, number), None)
+            if not referrers:
+                self._referrers.pop(target, None)
+
+    def _delete_subject(self, subject: str, up_to: int) -> None:
+        versions = self.subjects.get(subject, {})
+        for number, value in versions.items():
+            if number <= up_to and not value.deleted:
+                versions[number] = replace(value, deleted=True)
+
+    def _clear(self, pattern: str) -> None:
+        for subject in [subject for subject in self.subjects if matches(pattern, subject)]:
+            for number in [number for number, value in self.subjects[subject].items() if value.deleted]:
+                self._remove(subject, number)
+
+    def versions(self, subject: str, *, deleted: bool = False) -> list[Version]:
+        versions = self.subjects.get(subject, {}).values()
+        return [version for version in versions if deleted or not version.deleted]
+
+    def version(self, subject: str, number: int, *, deleted: bool = False) -> Version | None:
+        """A version; −1 is the latest that is not deleted."""
+        if number == -1:
+            return next(reversed(self.versions(subject)), None)
+        version = self.subjects.get(subject, {}).get(number)
+        return None if version is None or (version.deleted and not deleted) else version
+
+    def has_subjects(self, pattern: str, *, deleted: bool) -> bool:
+        """True if a subject that ``pattern`` names, itself or as its context, has a version."""
+        if parse_subject(pattern).name:
+            return bool(self.versions(pattern, deleted=deleted))
+        return any(matches(pattern, subject) and self.versions(subject, deleted=deleted) for subject in self.subjects)
+
+    def next_id(self, context: str) -> int:
+        return self._last_ids.get(context, 0) + 1
+
+    def last_id(self, context: str) -> int:
+        return self._last_ids.get(context, 1)
+
+    def by_id(self, schema_id: int, context: str) -> Version | None:
+        places = self._places.get(context, {}).get(schema_id)
+        return None if not places else self._at(next(iter(places)))
+
+    def places(self, schema_id: int, context: str) -> list[Version]:
+        return [self._at(place) for place in self._places.get(context, {}).get(schema_id, ())]
+
+    def id_of(self, guid: UUID, context: str) -> int | None:
+        return self._ids.get(context, {}).get(guid)
+
+    def find_id(self, schema_id: int, subject: str) -> Version | None:
+        """The schema of an id as a client means it who may name a subject: there, else in another context that has the
+        subject, else in the default context."""
+        scope = parse_subject(subject)
+        if not scope.name:
+            return self.by_id(schema_id, scope.context)
+        if scope.context != DEFAULT_CONTEXT:
+            return self._of_subject(schema_id, subject)
+        candidates = (Subject(context, scope.name).qualified for context in self.all_contexts())
+        held = (self._of_subject(schema_id, candidate) for candidate in candidates)
+        return next((version for version in held if version is not None), self.by_id(schema_id, DEFAULT_CONTEXT))
+
+    def _of_subject(self, schema_id: int, subject: str) -> Version | None:
+        held = self.places(schema_id, context_of(subject))
+        return next((version for version in reversed(held) if version.subject == subject), None)
+
+    def all_contexts(self) -> list[str]:
+        return [DEFAULT_CONTEXT, *sorted(self.contexts)]
+
+    def referrers(self, subject: str, number: int, *, deleted: bool) -> Iterator[Version]:
+        """Versions that refer to a version; with ``deleted`` soft-deleted ones, too."""
+        for place in self._referrers.get((subject, number), ()):
+            version = self._at(place)
+            if deleted or not version.deleted:
+                yield version
+
+    def _at(self, place: Place) -> Version:
+        return self.subjects[place[0]][place[1]]
+
+    def config(self, subject: str | None) -> Document | None:
+        """The config set for a subject or context; the global one has a default."""
+        config = self.configs.get(subject)
+        if config is None:
+            is_global = subject is None or parse_subject(subject) == (GLOBAL_CONTEXT, "")
+            return {"compatibilityLevel": DEFAULT_LEVEL} if is_global else None
+        return {"compatibilityLevel": DEFAULT_LEVEL, **config}
+
+    def config_in_scope(self, subject: str | None) -> Document:
+        for scope in _scopes(subject):
+            if scope in self.configs:
+                merged = dict(self.config(scope) or {})
+                if scope == subject:
+                    for name in ("normalize", "validateFields", "validateRules", "compatibilityGroup"):
+                        inherited = self.configs.get(None, {}).get(name)
+                        if inherited is not None:
+                            merged.setdefault(name, inherited)
+                return merged
+        return {"compatibilityLevel": DEFAULT_LEVEL}
+
+    def mode(self, subject: str | None) -> str | None:
+        is_global = subject is None or parse_subject(subject) == (GLOBAL_CONTEXT, "")
+        return self.modes.get(subject, DEFAULT_MODE if is_global else None)
+
+    def mode_in_scope(self, subject: str | None) -> str:
+        return next((self.modes[scope] for scope in _scopes(subject) if scope in self.modes), DEFAULT_MODE)
+
+
+def _scopes(subject: str | None) -> list[str | None]:
+    """Places of the config and mode of a subject, in the order of look-up."""
+    context = DEFAULT_CONTEXT if subject is None else context_of(subject)
+    above = None if context == DEFAULT_CONTEXT else context_prefix(context)
+    return [subject, above, context_prefix(GLOBAL_CONTEXT)]
+
+
+def _targets(version: Version) -> Iterator[Place]:
+    for reference in version.schema.references:
+        yield within(version.subject, reference.subject), reference.version
+
+
+def _put(mapping: dict[str | None, T], key: str | None, value: T | None) -> None:
+    if value is None:
+        mapping.pop(key, None)
+    else:
+        mapping[key] = value
+
+
+def _fields(value: Value) -> Document:
+    return {} if isinstance(value, Version) else {name: field for name, field in value.items() if field is not None}
+
+
+def _number(value: Any) -> int:
+    return value if type(value) is int else 0
+
+
+def _size(version: Version) -> int:
+    return _VERSION_BYTES + 2 * len(version.schema.text) + 400 * len(version.schema.references)

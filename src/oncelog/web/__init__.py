@@ -1,0 +1,1 @@
+"""HTTP servers over uvicorn: listening, connections with time-outs, certificates, and logins of requests."""

@@ -1,0 +1,1 @@
+"""The parts of the container image that need neither apt nor a network."""

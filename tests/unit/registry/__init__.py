@@ -1,0 +1,1 @@
+"""Tests of the registry's machine, without a topic and without HTTP."""

@@ -1,0 +1,115 @@
+"""The records of `_schemas`, byte for byte as Confluent's registry writes them, and what others may have written."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from oncelog.registry.guids import guid_of
+from oncelog.registry.topic_records import (
+    Key,
+    KeyType,
+    UnreadableRecord,
+    Version,
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+)
+from oncelog.registry.transfer import ImportRefused, exported, import_records, read_lines, to_line
+from oncelog.schemas.schema import Reference, Schema, SchemaType
+from tests.unit.registry.machine import Machine
+from tests.unit.registry.test_registration import A, B
+
+KEYS = [
+    (Key(KeyType.SCHEMA, "s", 3), b'{"keytype":"SCHEMA","subject":"s","version":3,"magic":1}'),
+    (Key(KeyType.CONFIG), b'{"keytype":"CONFIG","magic":0}'),
+    (Key(KeyType.CONFIG, "s"), b'{"keytype":"CONFIG","subject":"s","magic":0}'),
+    (Key(KeyType.MODE, "s"), b'{"keytype":"MODE","subject":"s","magic":0}'),
+    (Key(KeyType.NOOP), b'{"keytype":"NOOP","magic":0}'),
+    (Key(KeyType.DELETE_SUBJECT, "s"), b'{"keytype":"DELETE_SUBJECT","subject":"s","magic":0}'),
+    (Key(KeyType.CONTEXT, ".x"), b'{"keytype":"CONTEXT","tenant":"default","context":".x","magic":0}'),
+]
+
+
+@pytest.mark.parametrize(("key", "data"), KEYS)
+def test_keys_have_confluents_bytes(key: Key, data: bytes) -> None:
+    assert encode_key(key) == data
+    assert decode_key(data) == key
+
+
+def test_the_global_config_may_name_its_subject_null() -> None:
+    assert decode_key(b'{"keytype":"CONFIG","subject":null,"magic":0}') == Key(KeyType.CONFIG)
+
+
+def test_a_version_is_read_as_it_was_written() -> None:
+    schema = Schema(
+        "message A {}",
+        SchemaType.PROTOBUF,
+        (Reference("b.proto", "b", 2),),
+        {"properties": {"k": "v"}},
+        {"domainRules": []},
+    )
+    version = Version("s", 3, 17, schema, guid_of(schema), deleted=True, timestamp_ms=5)
+    key = Key(KeyType.SCHEMA, "s", 3)
+    assert decode_value(key, encode_value(key, version), 5) == version
+
+
+def test_a_record_without_hash_and_type_is_that_of_an_old_registry() -> None:
+    key = Key(KeyType.SCHEMA, "s", 1)
+    version = decode_value(key, b'{"subject":"s","version":1,"id":1,"schema":"\\"string\\""}')
+    assert isinstance(version, Version)
+    assert version.schema == Schema('"string"')
+    assert version.guid == UUID("095d71cf-1255-6b9d-5e33-0ad575b3df5d")
+
+
+@pytest.mark.parametrize(
+    "key", [b"", b"\xff", b"[]", b'{"keytype":"ASSOC"}', b'{"keytype":"SCHEMA"}', b"[" * 5000, b'{"keytype":["a"]}']
+)
+def test_other_keys_are_unreadable(key: bytes) -> None:
+    with pytest.raises(UnreadableRecord):
+        decode_key(key)
+
+
+@pytest.mark.parametrize("value", [b"x", b"{}", b'{"id":"1","schema":"a"}', b'{"id":1,"schema":"a","references":[1]}'])
+def test_other_values_are_unreadable(value: bytes) -> None:
+    with pytest.raises(UnreadableRecord):
+        decode_value(Key(KeyType.SCHEMA, "s", 1), value)
+
+
+def test_an_export_is_imported_with_its_ids_and_a_second_time_it_adds_nothing() -> None:
+    machine = Machine()
+    machine.register("a", A)
+    machine.register(":.x:b", B)
+    machine.register("b", B, Reference("a", "a", 1))
+    machine.delete_version("b", 1)
+    machine.set_config("a", compatibilityLevel="FULL")
+    machine.set_mode("a", "READONLY")
+    lines = [to_line(record) for record in exported(machine.store)]
+    other = Machine()
+    assert other.run(import_records(other.store, list(read_lines(lines)))) > 0
+    assert other.store.subjects == machine.store.subjects
+    assert (other.store.configs, other.store.modes) == (machine.store.configs, machine.store.modes)
+    assert other.register("c", '{"c":1}').id == machine.store.next_id(".")
+    again = Machine(other.lines)
+    assert again.run(import_records(again.store, list(read_lines(lines)))) <= 1
+
+
+def test_an_import_that_contradicts_the_registry_is_refused_as_a_whole() -> None:
+    machine = Machine()
+    machine.register("a", A)
+    lines = [to_line(record) for record in exported(machine.store)]
+    for subject, reason in (("a", "another schema"), ("b", "the id 1 of a belongs to another schema")):
+        other = Machine()
+        other.register(subject, B)
+        count = len(other.lines)
+        with pytest.raises(ImportRefused, match=reason):
+            other.run(import_records(other.store, list(read_lines(lines))))
+        assert len(other.lines) == count
+
+
+@pytest.mark.parametrize("line", ["x", "[]", "{}", '{"key":{"keytype":"?"},"value":{}}'])
+def test_other_lines_are_no_export(line: str) -> None:
+    with pytest.raises(ImportRefused, match="line 1"):
+        list(read_lines([line]))
