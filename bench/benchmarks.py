@@ -23,6 +23,7 @@ from bench.quotas import quotas
 from bench.report import Comparison, Figures, paired
 from bench.sasl_logins import LOGIN_GOALS, Secured, secured_kafka, secured_oncelog
 from bench.sasl_logins import figures as login_figures
+from bench.schemas import schemas
 from bench.side_by_side import side_by_side, temporary_directory
 from bench.spark_load import spark_load
 from bench.spark_memory import spark_memory
@@ -285,6 +286,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[Options], Comparison]]] = {
     "spark-memory": spark_memory,
     "spark-versions": spark_versions,
     "arrow": arrow,
+    "schemas": schemas,
     "audit": audit,
     "old-logs": import_old_logs,
     "quotas": quotas,
@@ -296,6 +298,15 @@ BENCHMARKS: Final[Mapping[str, Callable[[Options], Comparison]]] = {
 }
 _SPARK_ALONE: Final = ("spark-load", "spark-memory", "spark-versions")
 WITHOUT_KAFKA: Final = frozenset(
-    {"start-cpython", "quotas", *_SPARK_ALONE, "old-logs", "cluster-cores", "cluster-sync", *CONSOLE_BENCHMARKS}
+    {
+        "schemas",
+        "start-cpython",
+        "quotas",
+        *_SPARK_ALONE,
+        "old-logs",
+        "cluster-cores",
+        "cluster-sync",
+        *CONSOLE_BENCHMARKS,
+    }
 )
 """Those that run no Apache Kafka."""

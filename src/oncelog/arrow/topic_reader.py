@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
 
-from oncelog.arrow.decoded_columns import DecodedColumns
 from oncelog.arrow.offset_ranges import OffsetRanges, OnGone, Place, Positions, ReadRequest, RecordsGone, resolve_ranges
+from oncelog.arrow.typed_parts import TypedParts, typed_parts
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_TOPIC_ID, TopicName, TopicPartition, uuid_text
 from oncelog.base.units import INT64_MAX, MIB
@@ -33,7 +33,8 @@ from oncelog.records.errors import CorruptBatch
 if TYPE_CHECKING:
     import pandas as pd
 
-    from oncelog.schemas import Registry
+    from oncelog.schemas.client.registry import Registry
+    from oncelog.schemas.schema import Schema
 
 # Fetches of this size decode fastest: larger ones leave the CPU caches, smaller ones cost calls.
 FETCH_BYTES: Final = 8 * MIB
@@ -52,8 +53,8 @@ def read_arrow(
     idle_timeout_ms: int | None = None,
     config: ClientConfig | Mapping[str, str] | None = None,
     registry: Registry | str | None = None,
-    key_schema: str | None = None,
-    value_schema: str | None = None,
+    key_schema: str | Schema | None = None,
+    value_schema: str | Schema | None = None,
 ) -> ArrowReader:
     """Read topics as Arrow, with the columns of Spark's Kafka connector: ``key, value, topic, partition, offset,
     timestamp, timestampType``, and ``headers`` with ``include_headers``.
@@ -66,36 +67,37 @@ def read_arrow(
     continues with the available records where requested ones are missing. ``config`` takes Apache Kafka's client keys,
     including security.
 
-    ``registry`` (a URL, or a Registry of ``oncelog.schemas``) with ``value_schema`` or ``key_schema`` (``SUBJECT`` or
-    ``SUBJECT@VERSION``) makes ``value`` or ``key`` a typed column of that schema, whatever version wrote a record. One
-    that cannot be read is null, with the reason in ``value_error`` or ``key_error``.
+    With ``registry``, a client or URL, values become typed columns by ``value_schema``, keys by ``key_schema``: a
+    Schema, ``SUBJECT@VERSION``, or a subject for its latest version when reading begins (default: TOPIC-value). A
+    record that does not fit has a null, the reason in ``value_error`` and its bytes in ``value_bytes``.
 
     Iterate over the result for ``pyarrow.RecordBatch``, or pass it to any consumer of Arrow streams::
 
         oncelog.read_arrow("flights").to_pandas()
         oncelog.read_arrow("flights").to_polars()
-        oncelog.read_arrow("orders", registry="http://localhost:8081", value_schema="orders-value").to_table()
         batches = oncelog.read_arrow("flights").to_reader()
         duckdb.sql("select partition, count(*) from batches group by all")
 
     Raises UnknownTopic, ConfigError, NoBrokerReachable, and RecordsGone for a ``start`` that is not in the log. Reading
-    raises RecordsGone and other ClientErrors, and RegistryError.
+    raises RecordsGone and other ClientErrors. A registry raises RegistryError and SchemaError.
     """
     names = [topics] if isinstance(topics, str) else list(topics)
     if not names:
         raise ConfigError("no topics to read; name at least one")
     if on_gone not in ("raise", "skip"):
         raise ConfigError(f"on_gone must be 'raise' or 'skip', got {on_gone!r}")
-    columns = DecodedColumns(registry, {"key": key_schema, "value": value_schema})
     client = Client(bootstrap_servers, config=config)
+    parts = None
     try:
+        parts = typed_parts(names, registry, key_schema, value_schema, include_headers=include_headers)
         watch = TopicWatch(client)
         ranges = resolve_ranges(client, watch, ReadRequest(names, start, end, partitions, read_committed, on_gone))
         settings = replace(_fetch_settings(config), read_committed=read_committed)
-        return ArrowReader(client, watch, ranges, _How(settings, include_headers, on_gone, idle_timeout_ms, columns))
+        return ArrowReader(client, watch, ranges, _How(settings, include_headers, on_gone, idle_timeout_ms, parts))
     except BaseException:
         client.close()
-        columns.close()
+        if parts is not None:
+            parts.close()
         raise
 
 
@@ -105,7 +107,7 @@ class _How:
     include_headers: bool
     on_gone: OnGone
     idle_timeout_ms: int | None
-    columns: DecodedColumns
+    parts: TypedParts | None
 
 
 class ArrowReader:
@@ -144,7 +146,9 @@ class ArrowReader:
     @property
     def schema(self) -> pa.Schema:
         """The schema of every batch; ``timestamp`` is in milliseconds, UTC."""
-        return self._how.columns.schema(column_schema(include_headers=self._how.include_headers))
+        if self._how.parts is not None:
+            return self._how.parts.schema
+        return column_schema(include_headers=self._how.include_headers)
 
     @property
     def positions(self) -> Positions:
@@ -176,8 +180,7 @@ class ArrowReader:
     def close(self) -> None:
         """Close the connections. Batches already returned stay valid."""
         self._batches.close()
-        self._client.close()
-        self._how.columns.close()
+        self._close()
 
     def _read(self) -> Generator[pa.RecordBatch, None, None]:
         fetcher = Fetcher(self._client, self._how.settings)
@@ -209,16 +212,20 @@ class ArrowReader:
                     return
         finally:
             fetcher.close()
-            self._client.close()
-            self._how.columns.close()
+            self._close()
+
+    def _close(self) -> None:
+        self._client.close()
+        if self._how.parts is not None:
+            self._how.parts.close()
 
     def _decode(self, fetched: Fetched) -> Iterator[pa.RecordBatch]:
         topic, number = fetched.partition
         until = INT64_MAX if self._until is None else self._until.get(fetched.partition, INT64_MAX)
-        selection = Selection(
-            *(topic, number, fetched.position, until, self._how.settings.read_committed),
-            include_headers=self._how.include_headers or self._how.columns.needs_headers,
-        )
+        # A header may name the schema.
+        include_headers = self._how.include_headers or self._how.parts is not None
+        committed = self._how.settings.read_committed
+        selection = Selection(topic, number, fetched.position, until, committed, include_headers)
         decoded = decode(fetched.records, selection, fetched.aborted)
         try:  # a loop variable would keep one batch alive while the next is decoded
             yield from filter(attrgetter("num_rows"), map(partial(self._deliver, fetched.partition), decoded))
@@ -226,7 +233,7 @@ class ArrowReader:
             raise ClientError(f"{fetched.partition}, from offset {fetched.position}: {error}") from error
 
     def _deliver(self, partition: TopicPartition, decoded: Decoded) -> pa.RecordBatch:
-        rows = self._how.columns.decode(decoded.rows, self.schema)
+        rows = decoded.rows if self._how.parts is None else self._how.parts.decode(decoded.rows)
         self._set_position(partition, decoded.next_offset)
         return rows
 

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oncelog.spark.jobs.load_report import Event, LoadReport
-    from oncelog.spark.jobs.shape import Shape
 
 
 def load(
@@ -73,12 +72,11 @@ def load(
         given: dict[str, object] = {"--from": from_time, "--quarantine-topic": quarantine_topic, "--backfill": backfill}
         given |= {"--headers": reading.headers, "--compact": compact, "--allow-data-loss": reading.allow_data_loss}
         given |= {"--remote": remote, "--catalog": place.catalog, "--storage-option": place.storage_option}
-        _load_old_logs(
-            from_logs, to, topics, shape.shape(), cluster.as_json, [name for name, value in given.items() if value]
-        )
+        given |= shape.registry_options()
+        _load_old_logs(from_logs, to, topics, shape, cluster.as_json, [name for name, value in given.items() if value])
         return
-    target_shape = shape.shape()
     topics = _named(topics)
+    target_shape = shape.shape(topics, cluster.registry_settings())
     servers, settings = cluster.connection_settings()
     with spark_at(remote) as spark, load_progress(quiet=cluster.as_json) as on_event:
         report = run(
@@ -106,7 +104,7 @@ def _named(topics: list[str] | None) -> list[str]:
 
 
 def _load_old_logs(
-    directory: Path, to: str, logs: list[str] | None, shape: Shape, as_json: bool, refused: list[str]
+    directory: Path, to: str, logs: list[str] | None, shape: ShapeOptions, as_json: bool, refused: list[str]
 ) -> None:
     """Loads Kafka 0.7 logs; ``refused`` are given options that apply to topics only."""
     from oncelog.legacy.tables.load import load_old_logs
@@ -116,7 +114,7 @@ def _load_old_logs(
     if to.partition(":")[0] in ("delta", "iceberg"):
         raise typer.BadParameter("old logs are loaded into a directory of Parquet files only", param_hint="--to")
     with load_progress(quiet=as_json) as on_event:
-        report = load_old_logs(directory, to, logs or [], shape=shape, on_event=on_event)
+        report = load_old_logs(directory, to, logs or [], shape=shape.shape(), on_event=on_event)
     _print(report, as_json)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from oncelog.spark.jobs.shape import Shape
+    from oncelog.spark.registry_values.decoding import RegistryDecoding
 
 
 class PlaceArguments(TypedDict):
@@ -100,7 +101,9 @@ class ShapeOptions:
     value_format: Annotated[
         str,
         typer.Option(
-            "--value-format", metavar="json|avro|utf8|binary", help="Decode values; bad ones go to the quarantine."
+            "--value-format",
+            metavar="json|avro|protobuf|utf8|binary",
+            help="Decode values; bad ones go to the quarantine.",
         ),
     ] = "binary"
     schema: Annotated[
@@ -116,7 +119,28 @@ class ShapeOptions:
         ),
     ] = 0
 
-    def shape(self) -> Shape:
+    registry: Annotated[
+        str | None,
+        typer.Option(
+            "--registry", "-r", metavar="URL,…", help="Decode values by their schemas in this schema registry."
+        ),
+    ] = None
+    subject: Annotated[
+        str | None,
+        typer.Option(
+            "--subject",
+            metavar="SUBJECT[@VERSION]",
+            help="The schema whose fields become the table's columns; default: the latest of TOPIC-value.",
+        ),
+    ] = None
+    message: Annotated[
+        str | None, typer.Option("--message", metavar="NAME", help="The Protobuf message; default: the first one.")
+    ] = None
+
+    def registry_options(self) -> dict[str, object]:
+        return {"--registry": self.registry, "--subject": self.subject, "--message": self.message}
+
+    def shape(self, topics: list[str] | None = None, registry_settings: Mapping[str, str] | None = None) -> Shape:
         """Raises BadParameter, OptionError."""
         from oncelog.spark.jobs.shape import Shape
 
@@ -131,7 +155,23 @@ class ShapeOptions:
             except OSError as error:
                 raise typer.BadParameter(f"{name}: {error.strerror}", param_hint="--schema") from None
         by: Literal["day", "hour"] | None = "day" if partition_by == "day" else "hour" if partition_by else None
-        return Shape(self.value_format, text, self.skip_bytes, by, self.event_time)
+        decoding = self._decoding(topics or [], registry_settings or {})
+        return Shape(self.value_format, text, self.skip_bytes, by, self.event_time, decoding)
+
+    def _decoding(self, topics: list[str], settings: Mapping[str, str]) -> RegistryDecoding | None:
+        if self.registry is None:
+            if self.subject or self.message:
+                raise typer.BadParameter(
+                    "name the schema registry: --registry http://HOST:PORT", param_hint="--registry"
+                )
+            return None
+        from oncelog.schemas.values.decoding import subject_version
+        from oncelog.spark.registry_values.decoding import RegistryDecoding
+
+        if self.subject is None and len(topics) != 1:
+            raise typer.BadParameter("name the subject of several topics: --subject SUBJECT", param_hint="--subject")
+        subject, version = subject_version(self.subject or f"{topics[0]}-value")
+        return RegistryDecoding.resolve(self.registry, settings, subject=subject, version=version, message=self.message)
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ def stream(
     from oncelog.spark.targets.entry import stream as run
 
     servers, settings = cluster.connection_settings()
-    options, target_shape = reading.source_options(settings), shape.shape()
+    options, target_shape = reading.source_options(settings), shape.shape(topics, cluster.registry_settings())
     how = StreamRequest(trigger, starting, compact_every)
     if not cluster.as_json:
         how.on_batch = _say

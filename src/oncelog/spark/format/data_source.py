@@ -7,6 +7,7 @@ that Spark keeps, in the connector's JSON with additional notes.
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -30,7 +31,7 @@ from pyspark.sql.types import (
 from oncelog.spark.json_values.decoding import JsonDecoding
 from oncelog.spark.session.errors import OptionError, ServerLacksOncelog
 from oncelog.spark.session.sessions import check_server, is_connect
-from oncelog.spark.source.options import SourceOptions, parse_options
+from oncelog.spark.source.options import SourceOptions, names_registry, parse_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,10 +62,20 @@ def source_schema(options: SourceOptions) -> StructType:
         columns[_VALUE] = StructField("value", StringType())
     if options.decode_json is not None:
         columns += JsonDecoding.parse(options.decode_json).added_columns()
+    for text in options.decode_registry:
+        from oncelog.spark.registry_values.decoding import RegistryDecoding
+
+        decoding = RegistryDecoding.parse(text)
+        if decoding.columns is None:
+            place = [column.name for column in columns].index(decoding.part)
+            columns[place] = StructField(decoding.part, decoding.field_type())
+        columns += decoding.added_columns()
     return StructType(columns)
 
 
 class OncelogSource(DataSource):
+    _registry_options: tuple[str, ...] | None = None
+
     @classmethod
     def name(cls) -> str:
         return SHORT_NAME
@@ -102,7 +113,15 @@ class OncelogSource(DataSource):
         return stream_writer(self.options, schema)
 
     def _parsed(self) -> SourceOptions:
-        return parse_options(self.options)
+        options = parse_options(self.options)
+        if not names_registry(self.options):
+            return options
+        from oncelog.spark.source.registry_options import resolved_options
+
+        # Asked once: a schema that is registered meanwhile is for the next start.
+        if self._registry_options is None:
+            self._registry_options = resolved_options(options, self.options)
+        return replace(options, decode_registry=self._registry_options)
 
     def _checked(self, options: SourceOptions, schema: StructType) -> SourceOptions:
         if schema != source_schema(options):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from oncelog.spark.json_values.decoding import BAD, OTHER_FIELDS, TIME, JsonDecoding
 from oncelog.spark.json_values.times import FIRST_MICROS, LAST_MICROS, Path
+from oncelog.spark.registry_values.decoding import RegistryDecoding
 from oncelog.spark.session.errors import OptionError
 from oncelog.spark.source.value_formats import FORMATS, decode_values
 from oncelog.spark.table.directory import TableError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 EVENT_TIME: Final = "event_time"
 QUARANTINE_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "reason")
 _RAW: Final = "_value"
+_FORMATS: Final = (*FORMATS, "protobuf")
 _RECORD: Final = ("key", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 RESERVED: Final = frozenset(
     name.lower() for name in (*_RECORD, "value", OTHER_FIELDS, EVENT_TIME, BAD, TIME, _RAW, "day", "hour", "offsets")
@@ -45,11 +47,16 @@ class Shape:
     skip_bytes: int = 0
     partition_by: Literal["day", "hour"] | None = None
     event_time: str = "timestamp"
+    registry: RegistryDecoding | None = None
 
     def __post_init__(self) -> None:
-        if self.value_format not in FORMATS:
-            raise OptionError(f"the value format must be one of {', '.join(FORMATS)}, got {self.value_format!r}")
-        if self.decodes_fields and not self.schema:
+        if self.value_format not in _FORMATS:
+            raise OptionError(f"the value format must be one of {', '.join(_FORMATS)}, got {self.value_format!r}")
+        if self.registry is not None:
+            self._check_registry(self.registry)
+        elif self.value_format == "protobuf":
+            raise OptionError("value format protobuf needs a schema registry: give one")
+        elif self.decodes_fields and not self.schema:
             raise OptionError(f"value format {self.value_format} needs a schema: give one")
         if self.schema and not self.decodes_fields:
             raise OptionError(f"values in {self.value_format} have no schema: omit it, or choose json or avro")
@@ -59,23 +66,35 @@ class Shape:
             )
         if self.event_time != "timestamp":
             Path(self.event_time)
-            if self.value_format == "avro":
+            if self.value_format in ("avro", "protobuf") or self.registry is not None:
                 raise OptionError(
-                    f"the event time {self.event_time} is a path into JSON, and the values are in avro: omit it to use "
-                    "the record's timestamp"
+                    f"the event time {self.event_time} is a path into JSON, and the values are in {self.value_format}: "
+                    "omit it to use the record's timestamp"
                 )
 
     @property
     def decodes_fields(self) -> bool:
-        """True if the fields of values become columns (JSON and Avro)."""
-        return self.value_format in ("json", "avro")
+        """True if the fields of values become columns."""
+        return self.value_format in ("json", "avro", "protobuf")
 
     @property
     def is_plain(self) -> bool:
         """True if rows stay as they are, so that none can be bad."""
         return self == PLAIN
 
-    def decoding(self, columns: StructType | None) -> JsonDecoding | None:
+    def _check_registry(self, registry: RegistryDecoding) -> None:
+        kind = registry.schema.type.value.lower()
+        if self.value_format != kind:
+            raise OptionError(
+                f"subject {registry.subject!r} has a schema in {kind}, and the value format is {self.value_format}: "
+                "they must be the same"
+            )
+        if self.schema or self.skip_bytes:
+            raise OptionError("the registry has the schema, and knows the bytes before a value: omit schema and bytes")
+
+    def decoding(self, columns: StructType | None) -> JsonDecoding | RegistryDecoding | None:
+        if self.registry is not None:
+            return self.registry.with_columns(columns)
         path = None if self.event_time == "timestamp" else self.event_time
         if self.value_format != "json":
             return None if path is None else JsonDecoding(None, self.skip_bytes, path)
@@ -96,7 +115,7 @@ def shaped(frame: DataFrame, shape: Shape, columns: StructType | None) -> DataFr
 
     record_columns = [f.col(name) for name in _RECORD if name in frame.columns]
     frame = frame.withColumn(_RAW, f.col("value"))
-    if shape.value_format == "avro":
+    if shape.value_format == "avro" and shape.registry is None:
         frame = decode_values(frame, "avro", shape.schema, skip_bytes=shape.skip_bytes, options={"mode": "PERMISSIVE"})
     value_columns, bad = _columns_of_values(frame, shape, columns)
     time = f.col("timestamp" if shape.event_time == "timestamp" else TIME)
@@ -138,7 +157,7 @@ def schema_columns(frame: DataFrame, shape: Shape) -> StructType | None:
         raise OptionError(f"the schema must describe a record with fields, got {columns.simpleString()}")
     check_names(columns, "the schema")
     for field in columns:
-        if shape.value_format == "json":
+        if shape.value_format == "json" and shape.registry is None:
             kind_of(field.dataType, field.name)
         if field.name.lower() in RESERVED:
             raise OptionError(
@@ -150,6 +169,9 @@ def schema_columns(frame: DataFrame, shape: Shape) -> StructType | None:
 def _schema_type(frame: DataFrame, shape: Shape) -> DataType:
     from pyspark.errors import PySparkException
 
+    if shape.registry is not None:
+        kind: DataType = shape.registry.field_type()
+        return kind
     try:
         decoded = decode_values(frame, shape.value_format, shape.schema, skip_bytes=shape.skip_bytes)
         return decoded.schema["value"].dataType
@@ -195,6 +217,9 @@ def merged_columns(existing: StructType | None, schema: StructType | None) -> St
 def _columns_of_values(frame: DataFrame, shape: Shape, columns: StructType | None) -> tuple[list[Column], list[Column]]:
     from pyspark.sql import functions as f
 
+    if shape.registry is not None:
+        assert columns is not None
+        return [f.col(quoted(field.name)) for field in columns], []
     match shape.value_format:
         case "json":
             assert columns is not None

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.spark.format.data_source import register
 from oncelog.spark.jobs.load_plan import Piece
-from oncelog.spark.json_values.decoding import OPTION, JsonDecoding
+from oncelog.spark.json_values.decoding import JsonDecoding
+from oncelog.spark.registry_values.decoding import RegistryDecoding
 from oncelog.spark.session.errors import SparkSourceError
 from oncelog.spark.session.sessions import JobSession, known_error
 
@@ -34,8 +35,8 @@ class SparkReader:
         self.job_session = JobSession(spark, _SETTINGS)
         register(self.session)
         self._options = {name: value for name, value in options.items() if name != "subscribe"}
-        # How the reading tasks decode JSON values.
-        self.decoding: JsonDecoding | None = None
+        # How the reading tasks decode values.
+        self.decoding: JsonDecoding | RegistryDecoding | None = None
         self.parallelism: int = self.job_session.parallelism()
 
     @property
@@ -47,7 +48,7 @@ class SparkReader:
         return reader.option("ranges", ranges_option(pieces)).load()
 
     def decoding_options(self) -> dict[str, str]:
-        return {} if self.decoding is None else {OPTION: self.decoding.option()}
+        return {} if self.decoding is None else {self.decoding.option_name: self.decoding.option()}
 
 
 def ranges_option(pieces: Sequence[Piece]) -> str:

@@ -26,6 +26,8 @@ class JsonDecoding:
     skip_bytes: int = 0
     time_path: str | None = None
 
+    option_name = OPTION
+
     @property
     def fields(self) -> list[StructField]:
         return [] if self.columns is None else list(self.columns.fields)

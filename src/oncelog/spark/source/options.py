@@ -54,6 +54,10 @@ OPTIONS: Final[Mapping[str, str | None]] = {
     "limitFirstBatch": "false",
     "heldAfter": "10s",
     "ranges": None,
+    **dict.fromkeys(("valueSchema.registry", "valueSchema.subject", "keySchema.registry", "keySchema.subject")),
+    **dict.fromkeys(("valueSchema.version", "keySchema.version"), "latest"),
+    **dict.fromkeys(("valueSchema.message", "keySchema.message")),
+    "badRecords": "keep",
 }
 SUBSCRIPTIONS: Final = ("assign", "subscribe", "subscribePattern")
 _OFFSETS_EXAMPLE: Final = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
@@ -123,6 +127,8 @@ class SourceOptions:
     no_progress_timeout_ms: int
     ranges: tuple[OffsetRange, ...] | None
     decode_json: str | None
+    # How tasks decode keys and values by a registry (``RegistryDecoding.option``).
+    decode_registry: tuple[str, ...] = ()
 
     @property
     def retry_window_ms(self) -> int:
@@ -170,6 +176,11 @@ def _refuse(offsets: Mapping[TopicPartition, int], refused: int, message: str) -
             raise OptionError(message.format(partition))
 
 
+def names_registry(given: Mapping[str, str]) -> bool:
+    """True if keys or values are decoded by a registry."""
+    return any(name.lower() in ("valueschema.registry", "keyschema.registry") for name in given)
+
+
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
     """Validate and parse options. Raises OptionError, and ConfigError for a wrong ``kafka.*`` value."""
     options, client_options, servers = given_options(given, "consumer", OPTIONS, _REFUSED_CLIENT_KEYS)
@@ -203,6 +214,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         no_progress_timeout_ms=positive(options, "kafkaConsumer.pollTimeoutMs"),
         ranges=optional(options, "ranges", _ranges),
         decode_json=options.get("decodejson"),
+        decode_registry=(options["decoderegistry"],) if "decoderegistry" in options else (),
     )
 
 

@@ -58,6 +58,8 @@ def read_range(options: SourceOptions, offset_range: OffsetRange) -> Iterator[pa
     rows = _batches(options, offset_range)
     if options.decode_json is not None:
         rows = _decoded(JsonDecoding.parse(options.decode_json), rows)
+    if options.decode_registry:
+        rows = _decoded_by_registry(options, rows)
     with malloc_memory(), closing(read_ahead(rows, _BATCHES_AHEAD)) as batches:
         yield from batches
 
@@ -67,6 +69,18 @@ def _decoded(decoding: JsonDecoding, rows: Batches) -> Batches:
 
     with closing(rows):
         yield from map(JsonDecoder(decoding).decode, rows)
+
+
+def _decoded_by_registry(options: SourceOptions, rows: Batches) -> Batches:
+    from oncelog.spark.registry_values.decoder import HEADERS, RegistryDecoder
+    from oncelog.spark.registry_values.decoding import RegistryDecoding
+
+    decoders = [RegistryDecoder(RegistryDecoding.parse(text)) for text in options.decode_registry]
+    with closing(rows):
+        for batch in rows:
+            for decoder in decoders:
+                batch = decoder.decode(batch)
+            yield batch if options.include_headers else batch.drop_columns([HEADERS])
 
 
 def _batches(options: SourceOptions, offset_range: OffsetRange) -> Batches:
@@ -171,7 +185,8 @@ def _decode(options: SourceOptions, offset_range: OffsetRange, fetched: Fetched)
         start_offset=fetched.position,
         end_offset=offset_range.end,
         read_committed=options.read_committed,
-        include_headers=options.include_headers,
+        # A header may name the schema.
+        include_headers=options.include_headers or bool(options.decode_registry),
     )
     decoded = decode(fetched.records, selection, fetched.aborted, piece_bytes=BATCH_BYTES)
     try:  # a loop variable would keep one batch alive while the next is decoded

@@ -1,0 +1,57 @@
+"""The source's options of registries: `valueSchema.…` and `keySchema.…`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from oncelog.schemas.wire_format import KEY, VALUE
+from oncelog.spark.registry_values.decoding import RegistryDecoding
+from oncelog.spark.session.errors import OptionError
+from oncelog.spark.source.options import OPTIONS, SourceOptions
+
+_OWN = ("registry", "subject", "version", "message")
+
+
+def resolved_options(options: SourceOptions, given: Mapping[str, str]) -> tuple[str, ...]:
+    """How tasks decode, by the schemas that the registry has now. Raises OptionError."""
+    lowered = {name.lower(): str(value) for name, value in given.items()}
+    if options.value_as_text and "valueschema.registry" in lowered:
+        raise OptionError("value.format=utf8 leaves nothing to decode for valueSchema.registry: omit one of them")
+    bad = lowered.get("badrecords", str(OPTIONS["badRecords"])).lower()
+    if bad not in ("keep", "fail"):
+        raise OptionError(f"badRecords must be 'keep' or 'fail', got {bad!r}")
+    decodings = [
+        _resolved(options, lowered, part, fails=bad == "fail")
+        for part in (KEY, VALUE)
+        if f"{part}schema.registry" in lowered
+    ]
+    return tuple(decoding.option() for decoding in decodings)
+
+
+def _resolved(options: SourceOptions, given: Mapping[str, str], part: str, *, fails: bool) -> RegistryDecoding:
+    prefix = f"{part}schema."
+    values = {name.removeprefix(prefix): value for name, value in given.items() if name.startswith(prefix)}
+    settings = {name: value for name, value in values.items() if name not in _OWN}
+    subject = values.get("subject") or _subject(options, part)
+    version = values.get("version", "latest")
+    if version != "latest" and not (version.isascii() and version.isdigit()):
+        raise OptionError(f"{part}Schema.version must be 'latest' or a number, got {version!r}")
+    decoding = RegistryDecoding.resolve(
+        values["registry"],
+        settings,
+        subject=subject,
+        version=version,
+        part=part,
+        message=values.get("message"),
+        fails=fails,
+    )
+    decoding.registered()  # a schema that cannot be columns fails here, not in a task
+    return decoding
+
+
+def _subject(options: SourceOptions, part: str) -> str:
+    """The subject of the only topic."""
+    topics = {partition.topic for partition in options.assign} | set(options.subscribe)
+    if len(topics) != 1:
+        raise OptionError(f"{part}Schema.subject is needed: only for a single topic it is TOPIC-{part} by default")
+    return f"{topics.pop()}-{part}"
