@@ -169,6 +169,27 @@ def test_files_removed_after_the_note_are_copied(
     assert b"kept in the backup" in next((tmp_path / "b").glob("1/t-0/*.log")).read_bytes()
 
 
+def test_files_beyond_the_limit_of_descriptors_are_copied_unless_they_are_gone(broker: Broker, tmp_path: Path) -> None:
+    produce(broker, b"x")
+    files = BrokerFiles(broker.data_dir, 1)
+    try:
+        files.note()
+        assert sum(note.descriptor >= 0 for note in files.notes.values()) == 1
+        note = files.notes["t-0/00000000000000000000.log"]
+        log = broker.data_dir / note.path
+        for name in (log, log.with_name(log.name + ".deleted")):
+            with files.opened(note) as descriptor:
+                assert os.fstat(descriptor).st_size == note.size
+            name.rename(log.with_name(log.name + (".deleted" if name == log else ".gone")))
+        with (
+            pytest.raises(making.BackupError, match="was removed or replaced before it was copied"),
+            files.opened(note),
+        ):
+            pass
+    finally:
+        files.close()
+
+
 def test_a_log_that_is_cut_while_it_is_copied_is_noticed(
     broker: Broker, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,7 +276,7 @@ def test_notes_leave_out_what_is_of_the_process(broker: Broker) -> None:
     for directory in ("lost+found", "t-0.0123456789abcdef0123456789abcdef-delete"):
         (broker.data_dir / directory).mkdir()
         (broker.data_dir / directory / "file").touch()
-    files = BrokerFiles(broker.data_dir)
+    files = BrokerFiles(broker.data_dir, 100)
     try:
         files.note()
         names = {os.path.basename(path) for path in files.notes}

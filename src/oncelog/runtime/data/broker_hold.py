@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 VERSION: Final = 1
-HOLD_S: Final = 3.0
+HOLD_S: Final = 5.0
 """Less than half of any usual session time-out, so that a held broker stays in its cluster."""
 _ANSWER_S: Final = 30.0
 """How long the command waits for a busy broker."""

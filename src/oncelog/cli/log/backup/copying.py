@@ -14,7 +14,7 @@ from typing import Final
 
 from oncelog.base.private_files import DIRECTORY_MODE, private_opener
 from oncelog.cli.log.backup.manifest import MANIFEST, BackupError, Entry, Header, ManifestWriter
-from oncelog.cli.log.backup.noted_files import BrokerFiles, NotedFile
+from oncelog.cli.log.backup.noted_files import UNOPENED, BrokerFiles, NotedFile
 from oncelog.cli.log.backup.tree_file import TreeSnapshot
 
 INCOMPLETE: Final = ".incomplete"
@@ -83,8 +83,9 @@ class Copier:
         for broker in brokers:
             root = str(broker.properties.node_id)
             (self.target / root).mkdir(mode=DIRECTORY_MODE)
-            for path, note in sorted(broker.notes.items()):
-                manifest.add(self._copy(f"{root}/{path}", note, made))
+            # The files that are not open come first: they may be gone soon.
+            for path, note in sorted(broker.notes.items(), key=lambda item: (item[1].descriptor != UNOPENED, item[0])):
+                manifest.add(self._copy(f"{root}/{path}", broker, note, made))
                 done += note.size
                 self.progress(done, total)
         tree_copy = self.target / made.header.tree
@@ -96,7 +97,7 @@ class Copier:
         manifest.finish()
         made.files, made.bytes = manifest.files, manifest.bytes
 
-    def _copy(self, path: str, note: NotedFile, made: Made) -> Entry:
+    def _copy(self, path: str, broker: BrokerFiles, note: NotedFile, made: Made) -> Entry:
         target = self.target / path
         target.parent.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
         previous = self.previous.get(path)
@@ -110,19 +111,20 @@ class Copier:
             else:
                 made.shared_files += 1
                 return previous
-        size, digest = _write_copy(note, target)
+        with broker.opened(note) as descriptor:
+            size, digest = _write_copy(note, descriptor, target)
         os.utime(target, ns=(note.modified_ns, note.modified_ns))
         self._written.append(target)
         made.copied_bytes += size
         return Entry(path, size, digest, note.modified_ns, note.source)
 
 
-def _write_copy(note: NotedFile, target: Path) -> tuple[int, str]:
+def _write_copy(note: NotedFile, descriptor: int, target: Path) -> tuple[int, str]:
     """Copy the first ``note.size`` bytes; returns their number and SHA-256. Raises BackupError."""
     digest, position = hashlib.sha256(), 0
     with open(target, "xb", buffering=0, opener=private_opener) as file:
         while position < note.size:
-            data = os.pread(note.descriptor, min(CHUNK, note.size - position), position)
+            data = os.pread(descriptor, min(CHUNK, note.size - position), position)
             if not data:
                 if note.is_log():
                     raise BackupError(f"{note.path} was cut while it was copied: run the command again")

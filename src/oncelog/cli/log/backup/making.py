@@ -23,6 +23,7 @@ from oncelog.cli.log.backup.manifest import BackupError, Header, Manifest
 from oncelog.cli.log.backup.noted_files import BrokerFiles
 from oncelog.cli.log.backup.tree_file import TreeSnapshot
 from oncelog.core.controller.image import layout
+from oncelog.listening.descriptors import limit
 from oncelog.runtime.data.broker_hold import HOLD_S, NotHeld
 from oncelog.runtime.data.data_directory import TREE_FILE
 from oncelog.storage.file_names import META_PROPERTIES
@@ -30,6 +31,8 @@ from oncelog.storage.file_names import META_PROPERTIES
 CLUSTER_TREE: Final = "cluster.db"
 """The tree of several brokers, where ``oncelog cluster up`` has it."""
 _ATTEMPTS: Final = 3
+_OTHER_FILES: Final = 256
+"""Descriptors for anything but the brokers' files."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +50,10 @@ def make_backup(request: Request, progress: Progress) -> Made:
     check_is_free(request.to, incomplete)
     previous = {} if request.since is None else {entry.path: entry for entry in Manifest(request.since).entries()}
     with ExitStack() as resources:
-        brokers = []
-        for directory in data_directories(request.directories):
-            brokers.append(BrokerFiles(directory))
+        brokers: list[BrokerFiles] = []
+        directories = [*data_directories(request.directories)]
+        for directory in directories:
+            brokers.append(BrokerFiles(directory, max(0, limit() - _OTHER_FILES) // len(directories)))
             resources.callback(brokers[-1].close)
         tree = TreeSnapshot(_tree_of(brokers, request.tree))
         resources.callback(tree.close)

@@ -1,15 +1,14 @@
-"""The files of one broker, noted while it stands still: their names and sizes, and open descriptors.
+"""The files of one broker, noted while it stands still: their names and sizes, and open descriptors."""
 
-An open file stays readable when retention or compaction removes it, so a note taken in a moment can be copied at
-leisure. Logs only grow at their end, and other files are replaced by new ones: the first ``size`` bytes stay.
-"""
+# An open file stays readable when retention or compaction removes it, so a note taken in a moment can be copied at
+# leisure. Logs only grow at their end, and other files are replaced by new ones: the first ``size`` bytes stay. Files
+# beyond the limit of descriptors are opened later, if they are still there.
 
 from __future__ import annotations
 
-import errno
 import os
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -25,6 +24,7 @@ from oncelog.storage.file_names import (
     CLEANED,
     DELETE_DIRECTORY,
     DELETED,
+    LOG,
     META_PROPERTIES,
     STRAY_DIRECTORY,
     SWAP,
@@ -37,6 +37,10 @@ _OF_THE_PROCESS: Final = (LOCK_FILE, TREE_FILE, "flight-recording")
 """Beginnings of names in a data directory that are not copied: locks, the tree (copied by SQLite), recordings."""
 
 
+UNOPENED: Final = -1
+_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
 class NotedFile(NamedTuple):
     path: str
     """Below the data directory."""
@@ -45,17 +49,20 @@ class NotedFile(NamedTuple):
     source: tuple[int, int]
     """Device and inode."""
     descriptor: int
+    """``UNOPENED``: opened when it is copied."""
 
     def is_log(self) -> bool:
-        return self.path.endswith(".log")
+        return self.path.endswith(LOG)
 
 
 class BrokerFiles:
     """The data directory of one broker. A running one can be held; a stopped one is locked until ``close``."""
 
-    def __init__(self, directory: Path) -> None:
-        """Raises BackupError."""
+    def __init__(self, directory: Path, most_open: int) -> None:
+        """``most_open`` files are kept open. Raises BackupError."""
         self.directory = directory
+        self._most_open = most_open
+        self._open = 0
         self.hold: BrokerHold | None = None
         self.state: HeldState | None = None
         self.notes: dict[str, NotedFile] = {}
@@ -98,9 +105,7 @@ class BrokerFiles:
                     path = f"{directory}/{entry.name}" if directory else entry.name
                     self._note(path, entry, before.get(path))
         kept = {note.descriptor for note in self.notes.values()}
-        for note in before.values():
-            if note.descriptor not in kept:
-                os.close(note.descriptor)
+        self._close(note for note in before.values() if note.descriptor not in kept)
 
     def _partition_directories(self) -> Iterator[str]:
         with os.scandir(self.directory) as entries:
@@ -123,32 +128,49 @@ class BrokerFiles:
     def _note(self, path: str, entry: os.DirEntry[str], before: NotedFile | None) -> None:
         status = entry.stat(follow_symlinks=False)
         source = (status.st_dev, status.st_ino)
+        descriptor = UNOPENED
         if before is not None and before.source == source:
             descriptor = before.descriptor
-        else:
-            descriptor = self._opened(path)
+        if descriptor == UNOPENED and self._open < self._most_open:
+            descriptor = os.open(self.directory / path, _FLAGS)
+            self._open += 1
             status = os.fstat(descriptor)
             source = (status.st_dev, status.st_ino)
         self.notes[path] = NotedFile(path, status.st_size, status.st_mtime_ns, source, descriptor)
 
-    def _opened(self, path: str) -> int:
-        try:
-            return os.open(self.directory / path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE):
-                raise
-            raise BackupError(
-                f"{self.directory} has more than {counted(limit(), 'file')}, as many as this process may have open: "
-                "raise the limit with ulimit -Hn"
-            ) from None
+    @contextmanager
+    def opened(self, note: NotedFile) -> Iterator[int]:
+        """The descriptor of a noted file. Raises BackupError if it was not kept open and is gone."""
+        if note.descriptor != UNOPENED:
+            yield note.descriptor
+            return
+        for suffix in ("", DELETED):
+            with suppress(FileNotFoundError):
+                descriptor = os.open(self.directory / (note.path + suffix), _FLAGS)
+                try:
+                    status = os.fstat(descriptor)
+                    if (status.st_dev, status.st_ino) == note.source:
+                        yield descriptor
+                        return
+                finally:
+                    os.close(descriptor)
+        raise BackupError(
+            f"{self.directory / note.path} was removed or replaced before it was copied, and this process may not keep "
+            f"more than {counted(limit(), 'file')} open: raise the limit with ulimit -Hn, and run the command again"
+        )
 
     def close(self) -> None:
-        for note in self.notes.values():
-            os.close(note.descriptor)
+        self._close(self.notes.values())
         self.notes = {}
         if self.hold is not None:
             self.hold.close()
         self._files.close()
+
+    def _close(self, notes: Iterable[NotedFile]) -> None:
+        for note in notes:
+            if note.descriptor != UNOPENED:
+                os.close(note.descriptor)
+                self._open -= 1
 
 
 def _is_kept(name: str) -> bool:
