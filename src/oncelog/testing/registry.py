@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.client.errors import ClientError
 from oncelog.testing.loop import LoopThread
 from oncelog.testing.port import LOOPBACK, ReservedPort
+
+if TYPE_CHECKING:
+    from oncelog.registry.serving import RegistryServer
 
 _TIMEOUT_S: Final = 30.0
 
@@ -25,6 +28,7 @@ class RegistryThread:
         self._port: ReservedPort | None = None
         self._loop: LoopThread | None = None
         self._serving: asyncio.Task[None] | None = None
+        self._server: RegistryServer | None = None
 
     @property
     def url(self) -> str:
@@ -55,7 +59,7 @@ class RegistryThread:
 
         assert self._port is not None
         settings = Settings(bootstrap, client, host=LOOPBACK, port=self._port.number)
-        server = RegistryServer(settings, LibraryFormats())
+        server = self._server = RegistryServer(settings, LibraryFormats())
 
         def ended(task: asyncio.Task[None]) -> None:
             if not listening.done():
@@ -67,10 +71,18 @@ class RegistryThread:
         self._serving.add_done_callback(ended)
 
     def stop(self) -> None:
-        """End the registry, in the middle of whatever it does."""
         if self._loop is not None:
+            self._loop.call(self._finish(), _TIMEOUT_S)
             self._loop.end()
         self._loop = None
+
+    async def _finish(self) -> None:
+        if self._serving is None or self._server is None:
+            return
+        self._server.end()
+        if self._server.server is None:
+            self._serving.cancel()
+        await asyncio.wait([self._serving], timeout=_TIMEOUT_S)
 
     def release(self) -> None:
         self.stop()
