@@ -17,7 +17,7 @@ LOCKS := requirements/build.txt requirements/dev.txt
 DOCS := $(VENV)/.docs-installed
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header
-IMAGE_EXTRAS := --extra cluster --extra console --extra security
+IMAGE_EXTRAS := --extra cluster --extra console --extra registry --extra security
 SPARK_VERSIONS := 4.0 4.1 4.2 4.3
 SPARK_ON_VERSIONS := $(addprefix tests/spark/,source/test_source.py source/test_streams.py source/test_taken_over.py \
 	sink/test_faults.py jobs/test_export.py)
@@ -78,7 +78,7 @@ test-peers: peers java ## the tests beside Apache Kafka and clients from Maven, 
 	$(PYTEST) --dist loadscope -m '$(PEERS)'
 	ONCELOG_KAFKA_VERSION=4.3.1 $(PYTEST) --dist loadscope -m java $(ON_OLDER_KAFKA)
 
-test-packages: $(SETUP) ## the wheel in empty environments: each extra, each Python, the lowest dependencies; from PyPI
+test-packages: $(SETUP) ## the wheel in empty environments: each extra, each Python, the lowest dependencies; the image
 	$(BIN)/python -m pytest -q -rs -n 0 tests/packages
 
 test-all: test test-integration test-peers test-packages ## all four

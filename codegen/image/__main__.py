@@ -29,8 +29,7 @@ def main() -> int:
     options.architecture = options.architecture or [_output("dpkg", "--print-architecture")]
     epoch = int(os.environ.get("SOURCE_DATE_EPOCH") or _output("git", "log", "-1", "--format=%ct"))
     created = datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    shutil.rmtree(options.to, ignore_errors=True)
-    options.to.mkdir(parents=True)
+    clear(options.to)
     with tempfile.TemporaryDirectory(prefix="oncelog-image-") as scratch:
         wheel = options.wheel or _build_wheel(Path(scratch))
         version = wheel.name.split("-")[1]
@@ -93,6 +92,14 @@ class _Build:
             packages = closure([python, *_ROOTS], apt.describe)
             self._bases[architecture] = base_tree(apt.download(packages)), packages
         return self._bases[architecture]
+
+
+def clear(target: Path) -> None:
+    """Make ``target`` an empty directory. Raises SystemExit if it holds anything but an earlier image."""
+    if target.exists() and any(target.iterdir()) and not (target / "oci" / "oci-layout").exists():
+        raise SystemExit(f"--to {target}: the directory holds other files; name a new or an empty one")
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
 
 
 def _distribution(base: Tree) -> str:

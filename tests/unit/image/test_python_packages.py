@@ -25,7 +25,7 @@ def test_the_lock_of_the_image_agrees_with_that_of_development_and_has_hashes() 
     assert BUILT in image
     assert all("--hash=sha256:" in block for block in re.split(r"^(?=[a-z])", text, flags=re.MULTILINE)[1:])
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
-    for extra in ("cluster", "console", "security"):
+    for extra in ("cluster", "console", "registry", "security"):
         names = {re.split(r"[\[>]", requirement)[0] for requirement in extras[extra]}
         assert names <= image.keys(), f"make lock: requirements/image.txt lacks a package of {extra}"
 

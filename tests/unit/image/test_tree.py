@@ -7,6 +7,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from codegen.image.__main__ import clear
 from codegen.image.tree import Entry, Tree, archive, file, link, read_archive, read_directory, without, write_directory
 
 TREE: Tree = {
@@ -69,3 +70,16 @@ def test_a_pattern_leaves_out_files_and_what_is_below_directories() -> None:
     tree = {path: file("") for path in ("a/test", "a/test/x/y", "a/tests", "b/c/test.py", "b/test/k")}
     assert list(without(tree, ["*/test", "b/*/test.p?"])) == ["a/tests", "b/c/test.py"]
     assert list(without(tree, ["b/c/*.py"])) == ["a/test", "a/test/x/y", "a/tests", "b/test/k"]
+
+
+def test_only_an_earlier_image_is_replaced(tmp_path: Path) -> None:
+    target = tmp_path / "image"
+    clear(target)
+    (target / "notes").write_text("mine", "utf-8")
+    with pytest.raises(SystemExit, match="holds other files; name a new or an empty one"):
+        clear(target)
+    assert (target / "notes").exists()
+    (target / "oci").mkdir()
+    (target / "oci" / "oci-layout").touch()
+    clear(target)
+    assert list(target.iterdir()) == []
