@@ -153,8 +153,9 @@ def in_podman(built: Path, directory: Path, environment: Mapping[str, str]) -> I
     """The loaded image in podman, with its state and the volume below ``directory``; nothing is left elsewhere."""
     if shutil.which("podman") is None:
         pytest.skip("podman is not installed")
-    podman = ["unshare", "--mount", "sh", "-c", _ONE_HIERARCHY, "sh", "podman"]
-    podman += ["--root", str(directory / "storage"), "--runroot", str(directory / "run"), "--log-level", "fatal"]
+    podman = ["unshare", "--mount", "sh", "-c", _ONE_HIERARCHY, "sh"] if os.geteuid() == 0 else []
+    podman += ["podman", "--root", str(directory / "storage"), "--runroot", str(directory / "run")]
+    podman += ["--log-level", "fatal"]
     (archive,) = built.glob("*.tar")
     loaded = subprocess.run([*podman, "load", "-i", archive], capture_output=True, text=True, check=True).stdout
     image = loaded.rpartition("Loaded image")[2].split()[-1]

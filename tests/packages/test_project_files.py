@@ -44,14 +44,20 @@ def test_a_workflow_grants_little_pins_actions_and_calls_targets_that_exist(path
         assert all(re.search(rf"^{name}:", makefile, re.MULTILINE) for name in names), names
 
 
-def test_only_the_publishing_job_can_publish() -> None:
+def test_only_the_publishing_jobs_can_publish() -> None:
+    text = (ROOT / ".github/workflows/release.yml").read_text("utf-8")
     jobs = read(ROOT / ".github/workflows/release.yml")["jobs"]
-    publish = jobs["publish"]
-    assert publish["environment"] == "release"
+    publish, publish_image = jobs["publish"], jobs["publish-image"]
+    assert {name for name, job in jobs.items() if "environment" in job} == {"publish", "publish-image"}
+    assert publish["environment"] == publish_image["environment"] == "release"
     assert publish["permissions"] == {"id-token": "write"}
-    assert set(publish["needs"]) == set(jobs) - {"publish"}
+    assert publish_image["permissions"] == {"packages": "write"}
+    assert set(publish["needs"]) == set(jobs) - {"publish", "publish-image"}
+    assert publish_image["needs"] == ["publish"]
     assert not any("run" in step for step in publish["steps"])
-    assert "secrets." not in (ROOT / ".github/workflows/release.yml").read_text("utf-8")
+    assert not any(job["permissions"].get("packages") for name, job in jobs.items() if name != "publish-image")
+    assert "secrets." not in text
+    assert text.count("github.token") == 1
 
 
 @pytest.mark.peer("actionlint")

@@ -22,6 +22,7 @@ from typing import Final
 from tests.packages.tools import ACTIONLINT, CONTAINER_SPECS, PROMTOOL
 from tests.peers.clients.foreign import GO_CLIENTS, KAFKAJS_CLIENT
 from tests.peers.jars import (
+    APICURIO,
     ECOSYSTEM,
     FLINK,
     GROUP_JUDGE,
@@ -45,6 +46,7 @@ SUPPLIES: Final[dict[str, Supply]] = {
     "flink": FLINK,
     "spark-connector": SPARK_CONNECTOR,
     "spark-avro": SPARK_AVRO,
+    "apicurio": APICURIO,
     "go": GO_CLIENTS,
     "kafkajs": KAFKAJS_CLIENT,
     "promtool": PROMTOOL,

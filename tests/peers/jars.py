@@ -204,6 +204,24 @@ SPARK_CONNECTOR: Final = _artifacts(
 )
 SPARK_AVRO: Final = _artifacts("Spark's Avro package", "spark-avro", "org.apache.spark:spark-avro_2.13:4.1.1")
 
+APICURIO_VERSION: Final = "2.6.13.Final"
+
+
+def _apicurio() -> Supply:
+    """Apicurio Registry with schemas in memory, whose compatible API is that of Confluent's registry, version 7."""
+    artifact = f"io.apicurio:apicurio-registry-app:{APICURIO_VERSION}:tar.gz:all"
+    archive = f"apicurio-registry-app-{APICURIO_VERSION}-all.tar.gz"
+
+    def make(place: Path, run: Run) -> None:
+        _as_they_are([artifact], place, run)
+        run(["tar", "-xzf", archive], place)
+        (place / archive).unlink()
+
+    return Supply(f"Apicurio Registry {APICURIO_VERSION}", "mvn", "Maven", "apicurio", artifact.encode, make)
+
+
+APICURIO: Final = _apicurio()
+
 
 def classpath(supply: Supply = KAFKA) -> str:
     """The argument of `java -cp` for everything of a supply; raises PeerMissing when it is not there."""

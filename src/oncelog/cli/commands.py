@@ -39,6 +39,9 @@ COMMANDS: Final[dict[str, SubCommand]] = {
         "oncelog.cli.txn.explain:app", "Explain why a cluster, group, topic, producer or transaction is stuck."
     ),
     "console": SubCommand("oncelog.cli.processes.console:console", "Serve a web console (needs oncelog[console])."),
+    "registry": SubCommand(
+        "oncelog.cli.registry.commands:app", "Serve a schema registry, export and import it (needs oncelog[registry])."
+    ),
     "mirror": SubCommand(
         "oncelog.cli.mirror.app:app", "Copy topics and groups of clusters into another, exactly once."
     ),

@@ -92,14 +92,20 @@ from oncelog.ports import Entropy
 if TYPE_CHECKING:
     from oncelog.node.hanging.coordinator_queries import CoordinatorQueries
     from oncelog.node.hanging.watch import HangingTransactionWatch
+    from oncelog.node.liveness.freeze_watch import FreezeWatch
     from oncelog.node.replication.leadership_check import LeadershipChecker
     from oncelog.node.requests.logins import Logins
     from oncelog.storage.log_directory import LogDirectory
 
 COMMIT: Final = "commit"
+LONGEST_SESSION_MS: Final = 40_000
+"""ZooKeeper's longest session (20 ``tickTime``), unless configured otherwise."""
 
 
 class Node:
+    freeze_watch: FreezeWatch | None = None
+    """Made with the first other broker."""
+
     def __init__(
         self,
         broker_id: BrokerId,
@@ -209,6 +215,12 @@ class Node:
         connection = self._connections.get(event.connection_id) if isinstance(event, RequestReceived) else None
         login = None if connection is None else connection.login
         return login is not None and (login.phase is LoginPhase.EXCHANGE or bool(connection and connection.backlog))
+
+    def longest_pause_ms(self, session_ms: int) -> int:
+        """The pause of this process after which it reads the metadata before it answers (:class:`StoodStill`): others
+        may have taken over."""
+        longest_ms = min(session_ms, LONGEST_SESSION_MS) // 2
+        return longest_ms if self.freeze_watch is None else min(longest_ms, self.freeze_watch.longest_pause_ms)
 
     def connections_of(self, principal: str) -> list[int]:
         return [number for number, connection in self._connections.items() if connection.principal == principal]
@@ -373,10 +385,29 @@ class Node:
         self._controlled_shutdown.follow()
         if delta.brokers or delta.image.controller_id != before.controller_id:
             self._watch_brokers()
+        if self.freeze_watch is not None:
+            self.freeze_watch.follow(delta.image, before)
 
     def _watch_brokers(self) -> None:
         for broker_id in self.controller.brokers_to_watch():
             self.links.connect(broker_id, LinkPurpose.CONTROL)
+        if self.freeze_watch is None and len(self.cluster.image.brokers) > 1:
+            self.freeze_watch = self._make_freeze_watch()
+
+    def _make_freeze_watch(self) -> FreezeWatch | None:
+        timeout_ms = int(self.cluster.config.get("oncelog.broker.freeze.timeout.ms"))
+        if not timeout_ms:
+            return None
+        from oncelog.node.liveness.freeze_watch import FreezeWatch
+
+        return FreezeWatch(
+            self.cluster,
+            self._metadata_log,
+            self.links,
+            self._deadlines,
+            self._outbox,
+            timeout_ms,
+        )
 
     def _follow_internal_topics(self) -> None:
         for coordinators in (self.groups, self.transactions):
@@ -438,6 +469,7 @@ class Node:
         failed = FailedBrokers(self.cluster, self._deadlines, self._runnable)
         self.links.on_refused += (failed.mark_failed, self.controller.broker_unreachable)
         self.links.on_broken.append(failed.mark_failed)
+        self.links.on_frozen.append(failed.mark_failed)
         self.links.on_reached.append(failed.mark_reachable)
         return failed
 

@@ -20,8 +20,14 @@ class ParsedSchema(Protocol):
 
 
 class Formats(Protocol):
+    def formatted(self, schema: ParsedSchema, form: str) -> str:
+        """The text of `format=`. Raises SchemaError for one that the type does not have, or if it cannot be made."""
+
     def parse(self, schema: Schema, resolve: Resolve) -> ParsedSchema:
         """Raises SchemaError."""
 
-    def incompatibilities(self, schema: ParsedSchema, earlier: Sequence[ParsedSchema], level: str) -> list[str]:
-        """Reasons against ``schema`` after ``earlier`` ones, the oldest first; empty if it is compatible."""
+    def incompatibilities(
+        self, schema: ParsedSchema, earlier: Sequence[tuple[int, ParsedSchema]], level: str
+    ) -> list[str]:
+        """Reasons against ``schema`` after ``earlier`` versions, the latest first; empty if it is compatible. Raises
+        SchemaError for schemas that are too large to compare."""

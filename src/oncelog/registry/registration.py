@@ -245,8 +245,8 @@ def _incompatibilities(
         return []
     if not level.endswith("_TRANSITIVE"):
         earlier = earlier[-1:]
-    reasons: list[str] = yield Compare(parsed, tuple(earlier), level)
-    return [*reasons, f"{{validateFields: 'false', compatibility: '{level}'}}"] if reasons else []
+    reasons: list[str] = yield Compare(parsed, tuple(reversed(earlier)), level)
+    return reasons
 
 
 def _property(schema: Schema, name: str) -> str | None:

@@ -9,6 +9,7 @@ import asyncio
 import random
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from oncelog.base.bounded_cache import Memo
@@ -20,7 +21,7 @@ from oncelog.registry.steps import Append, Compare, Current, Parse, Program, Ste
 from oncelog.registry.store import Store
 from oncelog.registry.subjects import context_of, within
 from oncelog.registry.topic import MAX_RECORD_BYTES, PenLost, SchemasTopic, size_of
-from oncelog.registry.topic_records import TopicRecord
+from oncelog.registry.topic_records import TopicRecord, Version
 from oncelog.schemas.schema import Reference, Schema, SchemaError, SchemaType
 
 T = TypeVar("T")
@@ -71,6 +72,15 @@ class Registry:
             errors.Code.TIMED_OUT, f"other instances wrote during each of {MAX_ATTEMPTS} attempts; try again"
         )
 
+    async def formatted(self, version: Version, form: str) -> Version:
+        """The version with its text in another form. Raises RegistryError."""
+        parsed = await self._parse(version.subject, version.schema)
+        try:
+            text = await self._in_thread(self._formats.formatted, parsed, form)
+        except SchemaError as error:
+            raise errors.invalid_schema(str(error)) from None
+        return replace(version, schema=replace(version.schema, text=text))
+
     async def _run(self, program: Program[T]) -> T:
         holds = False
         try:
@@ -118,10 +128,13 @@ class Registry:
         earlier = []
         for version in step.versions:
             try:
-                earlier.append(await self._parse(version.subject, version.schema))
+                earlier.append((version.version, await self._parse(version.subject, version.schema)))
             except errors.RegistryError as error:
                 return [f"version {version.version} of {version.subject} cannot be read any more: {error.message}"]
-        return await self._in_thread(self._formats.incompatibilities, step.schema, earlier, step.level)
+        try:
+            return await self._in_thread(self._formats.incompatibilities, step.schema, earlier, step.level)
+        except SchemaError as error:
+            raise errors.invalid_schema(str(error)) from None
 
     async def _parse(self, subject: str, schema: Schema) -> ParsedSchema:
         if self._generation != self.store.generation:

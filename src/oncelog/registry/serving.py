@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -89,13 +90,15 @@ class RegistryServer:
         self._formats = formats
         self.server: HttpServer | None = None
 
-    async def serve(self, on_listening: Callable[[], object]) -> None:
-        """Read the topic, then listen. Raises ClientError if either is not possible."""
+    async def serve(self, on_listening: Callable[[], object], bound: list[socket.socket] | None = None) -> None:
+        """Read the topic, then listen, on ``bound`` sockets if they are given. Raises ClientError if either fails."""
         settings = self._settings
         async with opened(settings, self._formats, create=not settings.read_only) as registry:
-            await self._listen(registry, on_listening)
+            await self._listen(registry, on_listening, bound)
 
-    async def _listen(self, registry: Registry, on_listening: Callable[[], object]) -> None:
+    async def _listen(
+        self, registry: Registry, on_listening: Callable[[], object], bound: list[socket.socket] | None
+    ) -> None:
         settings = self._settings
         access = Access(settings.login, settings.permissions, settings.names | {settings.host.lower()})
         app = Application(registry, access)
@@ -103,6 +106,7 @@ class RegistryServer:
         self.server = HttpServer(config, "the registry")
         log_failures(self.server)
         self.server.on_listening = on_listening
+        self.server.bound = bound
         await self.server.serve()
 
     def end(self) -> None:

@@ -32,7 +32,8 @@ class Parse:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """Compare a parsed schema with earlier ``versions`` under a compatibility level. Returns the reasons against it."""
+    """Compare a parsed schema with ``versions``, the latest first, under a compatibility level. Returns the reasons
+    against it."""
 
     schema: ParsedSchema
     versions: tuple[Version, ...]

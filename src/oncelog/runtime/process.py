@@ -32,15 +32,24 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-def run_until_signalled(settings: Settings, *, http: str | None, announce: Callable[[str], None]) -> int:
-    """Run a broker until SIGTERM, SIGHUP, Ctrl-C or a failure; returns the exit code. Raises StartRefused."""
+def run_until_signalled(
+    settings: Settings,
+    *,
+    http: str | None,
+    announce: Callable[[str], None],
+    on_ready: Callable[[str], object] = lambda address: None,
+) -> int:
+    """Run a broker until SIGTERM, SIGHUP, Ctrl-C or a failure; returns the exit code. ``on_ready`` is called with its
+    address. Raises StartRefused."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     raise_limit()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(_serve(settings, http, announce))
+        return runner.run(_serve(settings, http, announce, on_ready))
 
 
-async def _serve(settings: Settings, http: str | None, announce: Callable[[str], None]) -> int:
+async def _serve(
+    settings: Settings, http: str | None, announce: Callable[[str], None], on_ready: Callable[[str], object]
+) -> int:
     started_s = time.monotonic()
     loop = asyncio.get_running_loop()
     server = Server(settings)
@@ -59,6 +68,7 @@ async def _serve(settings: Settings, http: str | None, announce: Callable[[str],
         f"started in {time.monotonic() - started_s:.2f} s)"
     )
     notify_ready(f"broker {cluster.broker_id} of cluster {cluster.cluster_id} on {server.address}")
+    on_ready(server.address)
     keep_watchdog_fed(loop)
     server.stopped.add_done_callback(lambda _stopped: stop.set())
     await stop.wait()

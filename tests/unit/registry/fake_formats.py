@@ -34,5 +34,10 @@ class FakeFormats:
             json.dumps(document, separators=(",", ":")), json.dumps(document, separators=(",", ":"), sort_keys=True)
         )
 
-    def incompatibilities(self, schema: ParsedSchema, earlier: Sequence[ParsedSchema], level: str) -> list[str]:
+    def formatted(self, schema: ParsedSchema, form: str) -> str:
+        return f"{form}:{schema.canonical}"
+
+    def incompatibilities(
+        self, schema: ParsedSchema, earlier: Sequence[tuple[int, ParsedSchema]], level: str
+    ) -> list[str]:
         return ["it says so"] if "incompatible" in schema.canonical else []

@@ -8,10 +8,13 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.cli.processes.command_options import CommandOption
 from oncelog.cli.support.terminal import log_to_stderr, print_line
+
+if TYPE_CHECKING:
+    from oncelog.cli.processes.registry_child import RegistryChild
 
 EXIT_REFUSED: Final = 1
 OPTIONS: Final = (
@@ -28,6 +31,15 @@ OPTIONS: Final = (
     ),
     CommandOption("option", str, "KEY=VALUE", "One key of the configuration; wins.", repeats=True, spelled=("-o",)),
     CommandOption("http", str, "HOST:PORT", "Serve /metrics (Prometheus) and /health here."),
+    CommandOption(
+        "registry", str, "HOST:PORT", "Serve a schema registry here, in a child process (needs oncelog[registry])."
+    ),
+    CommandOption(
+        "registry_config",
+        Path,
+        "FILE",
+        "Client settings by which the registry uses a secured broker (--command-config).",
+    ),
     CommandOption("verbose", bool, None, "Log more.", spelled=("--verbose", "-v")),
 )
 
@@ -40,6 +52,8 @@ def run_broker(
     env_prefix: str | None = None,
     option: Sequence[str] = (),
     http: str | None = None,
+    registry: str | None = None,
+    registry_config: Path | None = None,
     verbose: bool = False,
 ) -> int:
     """Runs a broker until a signal and returns the exit code. A refused start is printed to stderr."""
@@ -58,10 +72,27 @@ def run_broker(
             data_directory=None if data_dir is None else str(data_dir.absolute()),
             listen=None if listen is None else parse_address(listen),
         )
-        return run_until_signalled(settings, http=http, announce=lambda line: print_line(line, flush=True))
+        child = None if registry is None else _registry_child(registry, registry_config)
+        try:
+            return run_until_signalled(
+                settings,
+                http=http,
+                announce=lambda line: print_line(line, flush=True),
+                on_ready=lambda address: None if child is None else child.start(address),
+            )
+        finally:
+            if child is not None:
+                child.end()
     except (ConfigError, StartRefused) as error:
         print_line(f"oncelog: {error}", err=True)
         return EXIT_REFUSED
+
+
+def _registry_child(listen: str, client_config: Path | None) -> RegistryChild:
+    # Only here: a broker without a registry starts no process.
+    from oncelog.cli.processes.registry_child import RegistryChild
+
+    return RegistryChild(listen, client_config)
 
 
 def read_values(properties: Path | None, env_prefix: str | None, options: Sequence[str]) -> dict[str, str]:

@@ -15,6 +15,7 @@ Examples:
   oncelog serve
   oncelog serve --data-dir /var/lib/oncelog --listen 0.0.0.0:9092 \\
     -o advertised.listeners=PLAINTEXT://log.example:9092
+  oncelog serve --registry 127.0.0.1:8081
   oncelog serve --config server.properties -o log.retention.hours=24 --http 127.0.0.1:8080
 """
 

@@ -107,18 +107,23 @@ class EncodingOptions(RegistryOptions):
             return {part: self._encoder(registry, topic, part, text) for part, text in given.items() if text}
 
     def _encoder(self, registry: Registry, topic: str, part: str, text: str) -> Encoder:
-        from oncelog.schemas import Encoder
+        from oncelog.schemas import Encoder, NotRegistered, RegistryError
 
         schema = _schema_in(Path(text)) if Path(text).suffix in _TYPES else None
-        return Encoder(
-            registry,
-            text if schema is None else f"{topic}-{part}",
-            schema,
-            register=self.register,
-            message=self.value_message if part == "value" else None,
-            part=part,
-            in_header=self.id_in_header,
-        )
+        subject = text if schema is None else f"{topic}-{part}"
+        message = self.value_message if part == "value" else None
+        try:
+            return Encoder(
+                *(registry, subject, schema),
+                register=self.register,
+                message=message,
+                part=part,
+                in_header=self.id_in_header,
+            )
+        except NotRegistered as error:
+            if schema is None or self.register:
+                raise
+            raise RegistryError(f"{text} is not registered as {subject}; --register registers it: {error}") from None
 
 
 _TYPES: Final = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}

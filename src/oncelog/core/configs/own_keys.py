@@ -26,6 +26,15 @@ def _principals(key: str, value: Value) -> None:
             )
 
 
+_SHORTEST_FREEZE_MS: Final = 500
+
+
+def _freeze_timeout(key: str, value: Value) -> None:
+    # In less time than two probes of a silent broker take, brokers cannot be sure.
+    if value != 0 and int(str(value)) < _SHORTEST_FREEZE_MS:
+        raise ConfigError.of_value(key, value, f"must be 0 or at least {_SHORTEST_FREEZE_MS}")
+
+
 def super_users_of(text: str) -> frozenset[str]:
     return frozenset(part.strip() for part in text.split(";") if part.strip())
 
@@ -149,6 +158,11 @@ OWN_KEYS: Final = (
     ConfigKey("zookeeper.session.timeout.ms", INT, "18000", at_least(1000)).documented(
         "The time without contact after which the coordination tree, of either kind, ends a broker's session. The end "
         "of a process on the tree's own host is noticed at once."
+    ),
+    ConfigKey("oncelog.broker.freeze.timeout.ms", INT, "1500", _freeze_timeout).documented(
+        "Silence of a broker whose port accepts connections after which two others end its registration, before its "
+        "session: its process is frozen. Brokers that are late themselves allow as much more. A broker without a "
+        "second observer has twice as long. 0: only the session ends it."
     ),
     ConfigKey("zookeeper.set.acl", BOOLEAN, "false").documented(
         "true: create nodes in ZooKeeper with an ACL, so that only brokers, which log in or have a certificate, can "

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.base.ids import BrokerId
+from oncelog.base.security import SecurityProtocol
 from oncelog.base.units import MIB
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.kinds import ConfigError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from oncelog.core.controller.image.cluster_image import ClusterImage
     from oncelog.core.controller.image.model import BrokerImage
     from oncelog.node.brokers.link import Link, OnAnswer
+    from oncelog.node.brokers.probe import Probe
     from oncelog.node.cluster.metadata import Metadata
     from oncelog.node.kernel.deadlines import Deadlines
     from oncelog.node.kernel.events import BrokerConnected, BrokerDisconnected, BrokerSent, Effect
@@ -49,6 +51,8 @@ class LinkPurpose(Enum):
     TRANSACTIONS = "transactions"
     """Add partitions to transactions that the other broker coordinates; this may also wait for a transaction to
     complete."""
+    LIVENESS = "liveness"
+    """Ask whether the other broker's process runs."""
     MARKERS = "markers"
     """Write markers to partitions that the other broker leads; answered when they are durable."""
 
@@ -58,12 +62,16 @@ class BrokerLinks:
 
     ``on_refused`` gets a broker whose port refuses connections: its process is dead, even if its session lives.
     ``on_broken``: a connection ended with requests unanswered. ``on_reached``: a connection is ready.
+    ``on_frozen``: its process stands still, and its registration is being ended.
     """
 
     def __init__(self, metadata: Metadata, deadlines: Deadlines) -> None:
         self.on_refused: list[OnBroker] = []
         self.on_broken: list[OnBroker] = []
         self.on_reached: list[OnBroker] = []
+        self.on_frozen: list[OnBroker] = []
+        self.on_heard: OnBroker | None = None
+        """Called with the broker of each arrival of bytes."""
         self._metadata = metadata
         self._deadlines = deadlines
         # Name and protocol of the inter-broker listener. Fixed at start: listeners do not change while the broker runs.
@@ -99,6 +107,24 @@ class BrokerLinks:
         link = self._link(broker_id, purpose)
         if link is not None:
             link.connect()
+
+    def probe(
+        self, broker_id: BrokerId, on_accepted: Callable[[int], object], on_closed: Callable[[], object]
+    ) -> Probe | None:
+        """Try a new connection to a broker; None if it cannot be reached. ``on_accepted`` gets the connection's number
+        when the broker's machine has accepted it, ``on_closed`` is called when its process has closed it.
+        """
+        from oncelog.node.brokers.probe import Probe
+
+        broker = self._metadata.image.brokers.get(broker_id)
+        endpoint = None if broker is None else self._endpoint(broker)
+        if endpoint is None:
+            return None
+        client_id = broker_client_id(self._metadata.broker_id, LinkPurpose.LIVENESS.value)
+        probe = Probe(broker_id, client_id, self._connections, on_accepted, on_closed)
+        # In plain text: a frozen process would not take part in a TLS handshake, and so would not seem to accept.
+        probe.connect(endpoint._replace(protocol=SecurityProtocol.PLAINTEXT))
+        return probe
 
     def _link(self, broker_id: BrokerId, purpose: LinkPurpose) -> Link | None:
         link = self._links.get((broker_id, purpose))
@@ -198,6 +224,8 @@ class BrokerLinks:
     def received(self, event: BrokerSent) -> None:
         link = self._connections.link_of(event.link_id)
         if link is not None:
+            if self.on_heard is not None:
+                self.on_heard(link.broker_id)
             link.received(event.data)
 
     def disconnected(self, event: BrokerDisconnected) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from oncelog.node.kernel.events import ConnectToBroker, DisconnectFromBroker, Effect, Report, SendToBroker
 
 if TYPE_CHECKING:
+    from oncelog.base.ids import BrokerId
     from oncelog.base.security import Endpoint
     from oncelog.wire.chunks import Buffer, Chunk
 
@@ -22,6 +23,9 @@ class LinkEvent(Enum):
 
 
 class ConnectionOwner(Protocol):
+    @property
+    def broker_id(self) -> BrokerId: ...
+
     @property
     def is_logging_in(self) -> bool:
         """True while incoming bytes belong to this broker's SASL login."""

@@ -27,6 +27,7 @@ from oncelog.wire.chunks import Buffer
 from oncelog.wire.message import Request, Response
 
 if TYPE_CHECKING:
+    from oncelog.base.ids import BrokerId
     from oncelog.base.security import Endpoint
     from oncelog.client.machine.sasl.exchange import SaslMachine
     from oncelog.core.controller.image.model import BrokerImage
@@ -123,6 +124,10 @@ class Link:
         self._login: SaslMachine | None = None
         # Time from which nothing is sent before this broker has authenticated again (KIP-368).
         self._renew_ms: int | None = None
+
+    @property
+    def broker_id(self) -> BrokerId:
+        return self.broker.broker_id
 
     @property
     def is_logging_in(self) -> bool:

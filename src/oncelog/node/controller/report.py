@@ -9,6 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from oncelog.base.ids import NO_BROKER, BrokerId
+from oncelog.core.controller.brokers.suspicions import suspected_by
 from oncelog.node.kernel.events import Report
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class ControllerReport:
             self._log(_succession(image))
         if delta.brokers:
             for broker_id in sorted({*image.brokers, *before.brokers}):
-                line = _broker_line(before.brokers.get(broker_id), image.brokers.get(broker_id))
+                line = _broker_line(before, before.brokers.get(broker_id), image.brokers.get(broker_id))
                 if line is not None:
                     self._log(line)
         for name in delta.altered:
@@ -68,11 +69,10 @@ def _succession(image: ClusterImage) -> str:
     return f"broker {image.controller_id} is the controller of epoch {image.controller_epoch}; brokers up: {up}"
 
 
-def _broker_line(was: BrokerImage | None, now: BrokerImage | None) -> str | None:
+def _broker_line(before: ClusterImage, was: BrokerImage | None, now: BrokerImage | None) -> str | None:
     if now is None:
         assert was is not None
-        stopping = was.in_controlled_shutdown
-        return f"broker {was.broker_id} has left the cluster: {'stopped' if stopping else 'its session has ended'}"
+        return f"broker {was.broker_id} has left the cluster: {_departure_cause(before, was)}"
     location = f"broker {now.broker_id} at {now.host}:{now.port}"
     if was is None:
         return f"{location} has joined the cluster{', fenced: its replicas may lack records' if now.fenced else ''}"
@@ -87,6 +87,15 @@ def _broker_line(was: BrokerImage | None, now: BrokerImage | None) -> str | None
             f"{location} has {'a full disk, gives its leaderships away' if now.has_full_disk else 'room on its disk'}"
         )
     return None
+
+
+def _departure_cause(before: ClusterImage, broker: BrokerImage) -> str:
+    if broker.in_controlled_shutdown:
+        return "stopped"
+    observers = sorted(suspected_by(before, broker))
+    if observers:
+        return f"its process stood still, as seen by broker {', '.join(map(str, observers))}"
+    return "its session has ended"
 
 
 def _election_cause(was: PartitionImage, image: ClusterImage) -> str:

@@ -168,6 +168,7 @@ class RecordedNode:
         self._recorder = recorder
         self.backlog_bytes = node.backlog_bytes
         self.next_deadline_ms = node.next_deadline_ms
+        self.longest_pause_ms = node.longest_pause_ms
 
     @property
     def cluster(self) -> Metadata:

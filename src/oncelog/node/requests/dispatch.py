@@ -58,6 +58,8 @@ MAX_ANSWERED_TASKS: Final = 1000
 """Handlers that work on after their answer: more hold their connections, so that clients cannot pile them up."""
 IMPORT_RETRY_MS: Final = SECOND_MS
 """Pause before the import of a handler is retried."""
+_API_KEY_BYTES: Final = 2
+_API_VERSIONS: Final = (18).to_bytes(_API_KEY_BYTES, "big")
 RESUMES_PER_SLICE: Final = 500
 """Resumptions of a handler before others have their turn; it may ask coordinators about one item after another."""
 
@@ -69,6 +71,11 @@ ParkingTable = Mapping[type, Callable[[Task, Any], None]]
 def _range_size(chunk: Chunk) -> int:
     """Bytes of records in a chunk; buffers are the response around them."""
     return 0 if isinstance(chunk, (bytes, bytearray, memoryview)) else chunk.size_bytes
+
+
+def _needs_no_metadata(connection: Connection, frame: Buffer) -> bool:
+    """True for ApiVersions on a new connection: other brokers ask it to learn whether this process runs."""
+    return not connection.backlog and bytes(frame[:_API_KEY_BYTES]) == _API_VERSIONS
 
 
 class Requests:
@@ -105,7 +112,7 @@ class Requests:
         """Decide a frame, or keep it until the connection is no longer held."""
         if connection.refused:
             return
-        if self._postponed is not None:
+        if self._postponed is not None and not _needs_no_metadata(connection, frame):
             self._postponed[connection] = None
             connection.postpone(frame)
         elif connection.is_held():

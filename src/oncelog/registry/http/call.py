@@ -140,6 +140,11 @@ class Call:
         except InvalidMetadata as error:
             raise errors.RegistryError(errors.Code.INVALID_RULE_SET, str(error)) from None
 
+    async def formatted(self, version: Version) -> Version:
+        """The version in the form of the parameter `format`. Raises RegistryError."""
+        form = self.text("format").strip()
+        return await self.registry.formatted(version, form) if form else version
+
     def version_of(self, subject: str, *, deleted: bool) -> Version:
         """The version of the path: of the subject, or of this name in another context. Raises RegistryError."""
         number, scope = self.version(), parse_subject(subject)

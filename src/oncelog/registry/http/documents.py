@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from oncelog.registry.topic_records import Version, schema_fields
+from oncelog.schemas.schema import Schema
 
 Document = dict[str, Any]
 
@@ -24,6 +25,12 @@ def version_document(version: Version) -> Document:
     return place | schema_document(version)
 
 
-def registered_document(version: Version) -> Document:
-    """The answer to a registration."""
-    return {"id": version.id, "version": version.version} | schema_document(version)
+def registered_document(version: Version, sent: Schema) -> Document:
+    """The answer to a registration: with the schema only if the registry added something to it.
+
+    Clients that get a schema here use its text from then on, some in a form that they did not send.
+    """
+    schema = version.schema
+    place = {"id": version.id, "version": version.version, "guid": str(version.guid)}
+    is_complete = bool(sent.text.strip()) and (sent.metadata, sent.rule_set) == (schema.metadata, schema.rule_set)
+    return place if is_complete else place | schema_document(version)

@@ -54,13 +54,13 @@ async def list_versions(call: Call) -> list[int]:
 
 async def get_version(call: Call) -> Document:
     version = call.version_of(call.subject(Operation.READ), deleted=call.flag("deleted"))
-    document = version_document(_formatted(call, version))
+    document = version_document(await call.formatted(version))
     return _with_qualified_references(call, version, document)
 
 
 async def get_version_text(call: Call) -> str:
     version = call.version_of(call.subject(Operation.READ), deleted=call.flag("deleted"))
-    return _formatted(call, version).schema.text
+    return (await call.formatted(version)).schema.text
 
 
 async def get_referrers(call: Call) -> list[int]:
@@ -78,7 +78,7 @@ async def get_by_metadata(call: Call) -> Document:
     for version in reversed(call.store.versions(subject, deleted=deleted)):
         metadata: Any = version.schema.metadata or {}
         if version.schema.metadata is not None and properties <= (metadata.get("properties") or {}).items():
-            return version_document(_formatted(call, version))
+            return version_document(await call.formatted(version))
     if not call.store.has_subjects(subject, deleted=deleted):
         raise errors.subject_not_found(subject)
     raise errors.schema_not_found()
@@ -110,7 +110,7 @@ def _has_rule(version: Version, kind: str) -> bool:
 
 async def get_by_id(call: Call) -> Document:
     version = _by_id(call)
-    document = schema_document(_formatted(call, version))
+    document = schema_document(await call.formatted(version))
     if call.text("subject"):
         document = {"subject": version.subject, "version": version.version} | document
     if call.flag("fetchMaxId"):
@@ -119,7 +119,7 @@ async def get_by_id(call: Call) -> Document:
 
 
 async def get_text_by_id(call: Call) -> str:
-    return _formatted(call, _by_id(call)).schema.text
+    return (await call.formatted(_by_id(call))).schema.text
 
 
 async def get_subjects_of_id(call: Call) -> list[str]:
@@ -136,7 +136,7 @@ async def get_by_guid(call: Call) -> Document:
     ids = _ids_of_guid(call)
     if not ids:
         raise errors.schema_not_found(call.path["guid"])
-    return schema_document(_formatted(call, ids[0]))
+    return schema_document(await call.formatted(ids[0]))
 
 
 async def get_ids_of_guid(call: Call) -> list[Document]:
@@ -219,14 +219,6 @@ def _ids_of_guid(call: Call) -> list[Version]:
 
 def _context(version: Version) -> str:
     return context_of(version.subject)
-
-
-def _formatted(call: Call, version: Version) -> Version:
-    """Raises RegistryError for a `format` that this registry does not have."""
-    form = call.text("format").strip()
-    if form:
-        raise errors.invalid_schema(f"Format not supported: {form}")
-    return version
 
 
 def _with_qualified_references(call: Call, version: Version, document: Document) -> Document:

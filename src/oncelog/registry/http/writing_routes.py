@@ -21,7 +21,7 @@ async def register_schema(call: Call) -> Document:
     if force:
         call.require(Operation.MANAGE, subject)
     version = await call.registry.change(lambda: register(call.store, request, force=force))
-    return registered_document(version)
+    return registered_document(await call.formatted(version), request.schema)
 
 
 async def look_up_schema(call: Call) -> Document:
@@ -30,7 +30,7 @@ async def look_up_schema(call: Call) -> Document:
     version = await call.registry.read(look_up(call.store, call.schema_request(subject), deleted=deleted))
     if version is not None:
         call.require(Operation.READ, version.subject)
-        return version_document(version)
+        return version_document(await call.formatted(version))
     if not call.store.has_subjects(subject, deleted=deleted):
         raise errors.subject_not_found(subject)
     raise errors.schema_not_found()

@@ -12,6 +12,7 @@ import logging
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.base.notation.log_lines import log_with_trace
@@ -107,7 +108,8 @@ class EffectRunner:
         # One thread keeps the commits in order.
         self._metadata = Workers(loop, 1, "metadata")
         session_ms = int(node.cluster.config.get("zookeeper.session.timeout.ms"))
-        self.pause_watch = PauseWatch(loop, session_ms, lambda ms: self.dispatch(StoodStill(ms)))
+        longest_ms = partial(node.longest_pause_ms, session_ms)
+        self.pause_watch = PauseWatch(loop, longest_ms, lambda ms: self.dispatch(StoodStill(ms)))
         self._files = outside.files
         self._audit: AuditLog | None = None
         self._carry_out: dict[type, Callable[[Any], None]] = {

@@ -7,10 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-# Clock checks per session time-out.
-_CHECKS_PER_SESSION: Final = 6
-# ZooKeeper's longest session (20 ``tickTime``), unless configured otherwise.
-_LONGEST_SESSION_MS: Final = 40_000
+# Clock checks per longest pause.
+_CHECKS: Final = 3
 # Linux's monotonic clock stops while the machine sleeps; CLOCK_BOOTTIME does not.
 _CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -22,28 +20,26 @@ def clock_ns() -> int:
 
 class PauseWatch:
     """Checks the clock periodically, and calls ``on_pause`` with the milliseconds since the last check if these exceed
-    half the session time-out: the session may have ended.
+    ``longest_ms()``: the broker's registration may have ended.
     """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        session_ms: int,
+        longest_ms: Callable[[], int],
         on_pause: Callable[[int], None],
         now_ns: Callable[[], int] = clock_ns,
     ) -> None:
-        session_ms = min(session_ms, _LONGEST_SESSION_MS)
         self._loop = loop
         self._now_ns = now_ns
-        self._interval_s = session_ms / _CHECKS_PER_SESSION / 1_000
-        self._longest_ns = session_ms * 1_000_000 // 2
+        self._longest_ms = longest_ms
         self._on_pause = on_pause
         self._checked_ns = now_ns()
         self._handle: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         self._checked_ns = self._now_ns()
-        self._handle = self._loop.call_later(self._interval_s, self._check_again)
+        self._handle = self._loop.call_later(self._interval_s(), self._check_again)
 
     def stop(self) -> None:
         if self._handle is not None:
@@ -53,9 +49,12 @@ class PauseWatch:
         # since ==>
         now_ns = self._now_ns()
         since_ns, self._checked_ns = now_ns - self._checked_ns, now_ns
-        if since_ns > self._longest_ns:
+        if since_ns > self._longest_ms() * 1_000_000:
             self._on_pause(since_ns // 1_000_000)
 
     def _check_again(self) -> None:
         self.check()
-        self._handle = self._loop.call_later(self._interval_s, self._check_again)
+        self._handle = self._loop.call_later(self._interval_s(), self._check_again)
+
+    def _interval_s(self) -> float:
+        return self._longest_ms() / _CHECKS / 1_000

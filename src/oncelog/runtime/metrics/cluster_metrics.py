@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 def cluster_metrics(node: Node) -> Iterator[Metric]:
     yield from _of_replicas(node)
+    yield from _of_frozen_brokers(node)
     yield from _of_controller(node)
 
 
@@ -60,6 +61,20 @@ def _of_replicas(node: Node) -> Iterator[Metric]:
     throttled.add_metric(["leader"], node.cluster.leader_throttle.quota.total_bytes)
     throttled.add_metric(["follower"], node.cluster.follower_throttle.quota.total_bytes)
     yield throttled
+
+
+def _of_frozen_brokers(node: Node) -> Iterator[Metric]:
+    watch = node.freeze_watch
+    yield GaugeMetricFamily(
+        "oncelog_suspected_brokers",
+        "Brokers that this one finds frozen.",
+        value=0 if watch is None else len(watch.suspects()),
+    )
+    yield CounterMetricFamily(
+        "oncelog_frozen_broker_removals",
+        "Registrations of frozen brokers that this one has ended.",
+        value=0 if watch is None else watch.ended_registrations,
+    )
 
 
 def _of_controller(node: Node) -> Iterator[Metric]:

@@ -7,6 +7,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Final, Generic, TypeVar
 
+from oncelog.schemas.client.errors import NotRegistered
+
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
@@ -43,7 +45,7 @@ class Cache(Generic[K, V]):
 
 
 class Absences(Generic[K]):
-    """Errors of keys that the registry does not have, for ``age_s`` seconds.
+    """Keys that the registry does not have, for ``age_s`` seconds, with its answer.
 
     Bytes that only look framed would otherwise cost a request for each record.
     """
@@ -51,19 +53,19 @@ class Absences(Generic[K]):
     def __init__(self, age_s: float, clock: Callable[[], float]) -> None:
         self._age_s = age_s
         self._clock = clock
-        self._errors: OrderedDict[K, tuple[Exception, float]] = OrderedDict()
+        self._answers: OrderedDict[K, tuple[str, int, int, float]] = OrderedDict()
         self._lock = threading.Lock()
 
     def check(self, key: K) -> None:
-        """Raises the error of a key that was absent a moment ago."""
+        """Raises NotRegistered for a key that was absent a moment ago."""
         with self._lock:
-            error, until = self._errors.get(key, (None, 0.0))
-        if error is not None and self._clock() < until:
-            raise error.with_traceback(None)
+            message, status, code, until_s = self._answers.get(key, ("", 0, 0, 0.0))
+        if message and self._clock() < until_s:
+            raise NotRegistered(message, status, code)
 
-    def put(self, key: K, error: Exception) -> None:
+    def put(self, key: K, error: NotRegistered) -> None:
         with self._lock:
-            self._errors.pop(key, None)
-            self._errors[key] = (error, self._clock() + self._age_s)
-            if len(self._errors) > _MAX_ABSENT:
-                self._errors.popitem(last=False)
+            self._answers.pop(key, None)
+            self._answers[key] = (str(error), error.status, error.code, self._clock() + self._age_s)
+            if len(self._answers) > _MAX_ABSENT:
+                self._answers.popitem(last=False)

@@ -91,7 +91,9 @@ class Registry:
     def lookup(self, subject: str, schema: Schema, *, normalize: bool = False) -> RegisteredSchema:
         """The version of ``subject`` that has this schema. Raises NotRegistered."""
         query = {"normalize": "true"} if normalize else None
-        return _registered(self._requests.post(f"/subjects/{quote(subject, '')}", _document(schema), query), subject)
+        answer = self._requests.post(f"/subjects/{quote(subject, '')}", _document(schema), query)
+        # Apicurio leaves the format out of this answer.
+        return _registered(answer, subject, schema.type)
 
     def subjects(self, prefix: str = "") -> list[str]:
         return _elements(self._requests.get("/subjects", {"subjectPrefix": prefix} if prefix else None), str)
@@ -151,19 +153,19 @@ def _document(schema: Schema) -> dict[str, object]:
     return document
 
 
-def _registered(answer: Any, subject: str) -> RegisteredSchema:
+def _registered(answer: Any, subject: str, default: SchemaType = SchemaType.AVRO) -> RegisteredSchema:
     guid = answer.get("guid") if isinstance(answer, dict) else None
     try:
         parsed_guid = None if guid is None else UUID(guid)
     except (ValueError, AttributeError, TypeError):
         raise RegistryUnavailable(_NO_VALID.format("guid")) from None
     version, schema_id = _member(answer, "version", int), _member(answer, "id", int)
-    return RegisteredSchema(answer.get("subject") or subject, version, schema_id, parsed_guid, _schema(answer))
+    return RegisteredSchema(answer.get("subject") or subject, version, schema_id, parsed_guid, _schema(answer, default))
 
 
-def _schema(answer: Any) -> Schema:
+def _schema(answer: Any, default: SchemaType = SchemaType.AVRO) -> Schema:
     text = _member(answer, "schema", str)
-    name = answer.get("schemaType") or SchemaType.AVRO.value
+    name = answer.get("schemaType") or default.value
     if name not in SchemaType.__members__:
         raise RegistryUnavailable(f"the registry has a schema of the format {name!r:.40}, which is not supported")
     references = tuple(

@@ -2,7 +2,7 @@
 
 Schemas are parsed ones of fastavro: names are full names. A union of null and one type is a nullable column, one of
 several types a struct of ``member0``, ``member1``, …, as Spark's ``from_avro`` has it. Arrow has no recursive types: a
-record within itself is its JSON text.
+record within itself is its JSON text. A field that the writer lacks is null if it has no default.
 """
 
 from __future__ import annotations
@@ -109,11 +109,9 @@ class _Resolution:
                 columns[source] = column
             elif "default" in field:
                 constants[column] = self._default(field)
-            else:
-                raise SchemaError(
-                    f"field {field['name']!r} of {expected['name']} has no default, and the writer's schema lacks it; "
-                    "give it one"
-                )
+            else:  # stricter readers refuse it, but a table's column is null there
+                kind = self._reader.arrow_type(field["type"], tuple(self._open))
+                constants[column] = Constant(nulls(1, kind))
         steps: list[tuple[Node, int | None]] = []
         for field in written["fields"]:
             target = columns.get(field["name"])

@@ -16,6 +16,8 @@ from oncelog.schemas.formats.avro.types import NO_DEFAULT, Array, AvroType, Enum
 from oncelog.schemas.values.errors import NotWritable
 
 MAX_DEPTH: Final = 100
+MAX_DIGITS: Final = 10_000
+"""Digits before or after the point of a decimal."""
 _RANGES: Final = {"int": 2**31, "long": 2**63}
 _MOST_SHOWN: Final = 60
 
@@ -127,10 +129,14 @@ _FITS: Final[dict[str, Callable[[AvroType, Any], bool]]] = {
 
 
 def _decimal(value: Any) -> Decimal | None:
-    if isinstance(value, Decimal):
-        return value
     # A float has lost digits: 0.1 is no decimal of two digits.
-    return Decimal(str(value)) if isinstance(value, int | float | str) else None
+    number = Decimal(str(value)) if isinstance(value, int | float | str) else value
+    if not isinstance(number, Decimal):
+        return None
+    # fastavro would write out all zeros of 1e999999999.
+    if not number.is_finite() or abs(number.adjusted()) > MAX_DIGITS:
+        raise ValueError
+    return number
 
 
 def _uuid(value: Any) -> UUID | None:

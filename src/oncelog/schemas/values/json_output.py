@@ -5,22 +5,25 @@ from __future__ import annotations
 import json
 import math
 from datetime import date, datetime, time
+from decimal import Decimal
 from typing import Any
 
 from oncelog.base.notation import json_text
 from oncelog.schemas.schema import SchemaType
+from oncelog.schemas.values.avro_input import MAX_DIGITS
 from oncelog.schemas.values.decoding import Decoded
 from oncelog.schemas.values.errors import NotReadable
 
 
 def as_json(decoded: Decoded) -> str:
     """A value as one line of JSON; JSON itself keeps its digits and names. Raises NotReadable."""
-    if decoded.schema.type is SchemaType.JSON:
-        return json_text.compacted(decoded.payload.decode())
     try:
-        return _dumped(decoded.value)
-    except ValueError:
-        return _dumped(_finite(decoded.value))
+        if decoded.schema.type is SchemaType.JSON:
+            return json_text.compacted(decoded.payload.decode())
+        try:
+            return _dumped(decoded.value)
+        except ValueError:
+            return _dumped(_finite(decoded.value))
     except RecursionError:
         raise NotReadable("it is nested too deep for JSON") from None
 
@@ -32,6 +35,8 @@ def _dumped(value: Any) -> str:
 def _text(value: Any) -> str:
     if isinstance(value, bytes):
         return value.decode("latin-1")
+    if isinstance(value, Decimal) and abs(value.adjusted()) <= MAX_DIGITS:
+        return format(value, "f")
     return value.isoformat() if isinstance(value, datetime | date | time) else str(value)
 
 

@@ -21,7 +21,7 @@ class JsonCodec:
     def read(self, payload: bytes) -> Any:
         """Raises NotReadable."""
         try:
-            return json.loads(payload, parse_constant=_reject)
+            return json.loads(payload.decode(), parse_constant=_reject)
         except (ValueError, RecursionError) as error:
             raise NotReadable(f"it is not JSON: {error}"[:_MOST_SHOWN]) from None
 

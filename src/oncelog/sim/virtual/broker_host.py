@@ -68,7 +68,9 @@ class BrokerHost:
         self.has_lost_disk = False
         self._is_restart_scheduled = False
         self._cluster_id = ""
+        # The last freeze: its begin, and its end once it is over.
         self._frozen_ms = 0
+        self._thawed_ms = 0
         self._process: BrokerProcess | None = None
         self._on_start: list[Callable[[], None]] = []
         self._on_death: list[Callable[[bool], None]] = []
@@ -193,9 +195,16 @@ class BrokerHost:
 
     def thaw(self) -> None:
         frozen_ms = self.kernel.now_ms() - self._frozen_ms if self.machine.frozen else 0
+        if self.machine.frozen:
+            self._thawed_ms = self.kernel.now_ms()
         self.machine.frozen = False
         if self._process is not None:
             self._process.thaw(frozen_ms)
+
+    def has_stood_still(self, span_ms: int, since_ms: int) -> bool:
+        """True if the process stands still, or stood still until after ``since_ms``, for at least ``span_ms``."""
+        end_ms = self.kernel.now_ms() if self.machine.frozen else self._thawed_ms
+        return end_ms >= since_ms and end_ms - self._frozen_ms >= span_ms
 
     def move_clock(self, by_ms: int) -> None:
         self.machine.clock_ms += by_ms

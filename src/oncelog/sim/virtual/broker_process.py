@@ -121,7 +121,8 @@ class BrokerProcess:
     def thaw(self, frozen_ms: int) -> None:
         backlog, self._backlog = self._backlog, []
         # The node learns of a long freeze first, as from `runtime`.
-        if self.session.timeout_us is not None and frozen_ms * 1_000 > self.session.timeout_us // 2:
+        session_us = self.session.timeout_us
+        if session_us is not None and frozen_ms > self.node.longest_pause_ms(session_us // 1_000):
             self.dispatch(StoodStill(frozen_ms))
         for event in backlog:
             self.dispatch(event)

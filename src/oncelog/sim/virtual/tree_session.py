@@ -25,6 +25,8 @@ from oncelog.sim.virtual.network.conditions import RETRANSMISSION_US, HostPair
 TREE: Final = "tree"
 # Heartbeats per timeout.
 HEARTBEATS: Final = 3
+# The time within which a process that continues after a freeze sends a heartbeat that was due.
+THAWED_US: Final = 100_000
 
 
 class NoAnswer(Enum):
@@ -192,9 +194,10 @@ class TreeSession:
         if self._closed:
             return
         assert self.timeout_us is not None
-        self._kernel.after(self.timeout_us // HEARTBEATS, self._heartbeat)
         if self._machine.frozen:
+            self._kernel.after(THAWED_US, self._heartbeat)  # due heartbeats are sent when the process continues
             return
+        self._kernel.after(self.timeout_us // HEARTBEATS, self._heartbeat)
         # No response since the last heartbeat: reconnect.
         if self._heartbeat_unanswered:
             self._reconnect()

@@ -11,6 +11,7 @@ from oncelog.base.tree import Check, CommitOutcome
 from oncelog.core.controller.brokers import registration
 from oncelog.core.controller.image import layout
 from oncelog.core.controller.image.model import UNKNOWN_BROKER_EPOCH
+from oncelog.core.liveness.silence import Silence
 from oncelog.core.replicas.leader import LeaderReplicas
 from oncelog.handlers.logs import list_offsets
 from oncelog.node.cluster.metadata_log import MetadataLog
@@ -138,6 +139,16 @@ def _believed(right: Any) -> Any:
     return doubts_about
 
 
+# Frozen brokers
+
+
+def _silence_is_enough(right: Any) -> Any:
+    def is_frozen(self: Silence, now_ms: int, limit_ms: int) -> bool:
+        return self.silent_ms(now_ms) >= limit_ms
+
+    return is_frozen
+
+
 LEADERSHIP: Final = (
     Mutant(
         "joins-below-epoch-start",
@@ -225,6 +236,14 @@ LEADERSHIP: Final = (
         "until_confirmed",
         _unconfirmed,
         ("replaced-unheard",),
+    ),
+    Mutant(
+        "silence-is-enough",
+        "a broker that accepts no connection counts as frozen when it does not answer",
+        Silence,
+        "is_frozen",
+        _silence_is_enough,
+        ("broker-isolated",),
     ),
     Mutant(
         "leaders-believed",

@@ -44,6 +44,9 @@ class Node:
         """Never."""
         return None
 
+    def longest_pause_ms(self, session_ms: int) -> int:
+        return session_ms // 2
+
 
 def test_events_of_links_are_read_back_as_they_came() -> None:
     lines: list[bytes] = []

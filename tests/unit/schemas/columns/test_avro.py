@@ -153,9 +153,9 @@ def test_types_that_do_not_fit_are_refused(written: Any, expected: Any, message:
         AvroDecoder(record(field("x", written)), record(field("x", expected)))
 
 
-def test_new_field_needs_a_default() -> None:
-    with pytest.raises(SchemaError, match="field 'y' of R has no default"):
-        AvroDecoder(record(field("x", "int")), record(field("y", "int")))
+def test_new_field_without_a_default_is_null() -> None:
+    writer, reader = record(field("x", "int")), record(field("y", {"type": "array", "items": "int"}), field("x", "int"))
+    assert decode(writer, b"\2", reader=reader).values.to_pylist() == [{"y": None, "x": 1}]
 
 
 def test_branch_that_the_reader_lacks_is_damage_of_its_records_only() -> None:

@@ -31,6 +31,7 @@ from oncelog.core.controller.image.model import BrokerRecord as BrokerRecord
 from oncelog.core.controller.image.model import Change as Change
 from oncelog.core.controller.image.model import ConfigImage as ConfigImage
 from oncelog.core.controller.image.model import PartitionImage as PartitionImage
+from oncelog.core.controller.image.model import Suspicion as Suspicion
 from oncelog.core.controller.image.model import TopicImage as TopicImage
 from oncelog.core.controller.image.topic_replay import TopicReplay
 
@@ -53,6 +54,8 @@ class ClusterImage:
     brokers: Mapping[BrokerId, BrokerImage] = field(default_factory=dict)
     broker_records: Mapping[BrokerId, BrokerRecord] = field(default_factory=dict)
     """The persistent record of every broker ever registered."""
+    suspicions: Mapping[tuple[BrokerId, BrokerId], Suspicion] = field(default_factory=dict)
+    """Suspicions that a broker is frozen, by suspect and observer."""
     broker_configs: Mapping[str, ConfigImage] = field(default_factory=dict)
     """Dynamic broker configs by id as text; ``""`` has those for all brokers."""
     group_configs: Mapping[str, ConfigImage] = field(default_factory=dict)
@@ -187,6 +190,8 @@ class _Replay:
                 self._broker(path, value, change.version)
             elif path.startswith("/oncelog/brokers/"):
                 self._broker_record(path, value, change.version)
+            elif path.startswith(_BELOW_SUSPICIONS):
+                self._suspicion(path, value, change.version)
             elif path.startswith("/config/") and path.count("/") in (3, 5):
                 self._config(path, value, change.version)
             elif (pattern := acl_nodes.pattern_of(path)) is not None:
@@ -247,6 +252,13 @@ class _Replay:
             broker_id, record = layout.read_broker_record(path, value, version)
             records[broker_id] = record
 
+    def _suspicion(self, path: str, value: bytes | None, version: int) -> None:
+        suspicions, key = self._map("suspicions"), layout.suspicion_key(path)
+        if value is None:
+            suspicions.pop(key, None)
+        else:
+            suspicions[key] = layout.read_suspicion(path, value, version)
+
     def _config(self, path: str, value: bytes | None, version: int) -> None:
         _, _, kind, node = path.split("/", 3)
         name: str | ClientEntity = layout.entity_of(node)
@@ -297,6 +309,8 @@ _SINGLE_NODES: Final[dict[str, tuple[str, Callable[[str, bytes], object]]]] = {
     layout.LOGIN_SECRET: ("login_secret", lambda _path, value: value),
 }
 """Single nodes whose last value stays when they are deleted: the field's name and its parser."""
+
+_BELOW_SUSPICIONS: Final = f"{layout.SUSPICIONS}/"
 
 _CONFIG_FIELDS: Final = {
     "brokers": "broker_configs",

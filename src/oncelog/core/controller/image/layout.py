@@ -21,6 +21,7 @@ from oncelog.core.controller.image.model import (
     BrokerRecord,
     FeatureRange,
     PartitionImage,
+    Suspicion,
     TreeFormats,
 )
 
@@ -48,6 +49,8 @@ LOGIN_SECRET: Final = "/oncelog/login_secret"
 """Random bytes that determine the salt for user names without a credential, the same on every broker."""
 TREE_FORMAT: Final = "/oncelog/format"
 """The tree's format number (``tree_format``)."""
+SUSPICIONS: Final = "/oncelog/suspicions"
+"""Parent of the suspicions that a broker is frozen: ephemeral nodes of the brokers that observe it."""
 DELETED_TOPICS: Final = "/oncelog/deleted_topics"
 """The version of this node rises when topics are deleted. A new node starts at version 0, so a late write could hit
 another topic of the same name: every write to a topic's nodes checks this one.
@@ -75,6 +78,7 @@ BASE_PATHS: Final = (
     "/oncelog",
     BROKER_RECORDS,
     DELETED_TOPICS,
+    SUSPICIONS,
 )
 """Nodes without a value: parents of others, and nodes of Apache Kafka's brokers that stay empty here but that its
 ZooKeeper tools require. The ZooKeeper adapter creates ``/consumers``.
@@ -127,6 +131,10 @@ def broker_path(broker_id: BrokerId) -> str:
 def broker_record_path(broker_id: BrokerId) -> str:
     """The path of a broker's persistent record."""
     return f"{BROKER_RECORDS}/{broker_id}"
+
+
+def suspicion_path(suspect: BrokerId, observer: BrokerId) -> str:
+    return f"{SUSPICIONS}/{suspect}.{observer}"
 
 
 def dumps(value: Mapping[str, Any]) -> bytes:
@@ -361,6 +369,23 @@ def read_broker_record(path: str, value: bytes, version: int) -> tuple[BrokerId,
         )
         return BrokerId(int(path.rpartition("/")[2])), record
     except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DamagedFact(path, value) from error
+
+
+def suspicion_value(epoch: int) -> bytes:
+    return dumps({"version": 1, "epoch": epoch})
+
+
+def suspicion_key(path: str) -> tuple[BrokerId, BrokerId]:
+    """The suspected broker and its observer."""
+    suspect, _, observer = path.rpartition("/")[2].partition(".")
+    return BrokerId(int(suspect)), BrokerId(int(observer))
+
+
+def read_suspicion(path: str, value: bytes, version: int) -> Suspicion:
+    try:
+        return Suspicion(int(loads(path, value)["epoch"]), version)
+    except (KeyError, TypeError, ValueError) as error:
         raise DamagedFact(path, value) from error
 
 

@@ -151,6 +151,14 @@ class BrokerRecord(NamedTuple):
         return endpoint_of(self.endpoints, listener_name)
 
 
+class Suspicion(NamedTuple):
+    """A broker's suspicion that another is frozen. ``epoch`` is the suspect's registration; ``version`` rises each time
+    that the observer finds it so again."""
+
+    epoch: int
+    version: int = 0
+
+
 class ConfigImage(NamedTuple):
     """Configs of a broker, all brokers, a group or a client metrics subscription."""
 

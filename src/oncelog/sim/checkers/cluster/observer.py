@@ -34,6 +34,11 @@ LiveLogs = Mapping[BrokerId, Mapping[TopicPartition, PartitionLog]]
 STALE_IMAGE: Final = "R9 image is not the tree"
 LACKING: Final = "R4 live member lacks what was told"
 EARLIER_LIFE: Final = "R3 leads in an epoch of an earlier life"
+NEEDLESS: Final = "R15 needless election"
+# The shortest pause of a process for which others may replace it.
+REPLACED_AFTER_MS: Final = 1_000
+# The time after a pause in which others may not have heard yet that it is over.
+UNHEARD_MS: Final = 2_000
 CHECKS_PER_DISK_CHECK: Final = 10
 RECHECKED_US: Final = 1_000_000
 # High watermarks shown to clients between two checks of a partition's disks.
@@ -150,8 +155,16 @@ class ClusterObserver:
             self.in_sync.check(partition)
             self._check_lengths(partition, self._live_logs())
 
+    def _found_frozen(self, observer: BrokerHost, suspect: BrokerId) -> None:
+        """R15: only a broker whose process stands still is replaced before its session ends."""
+        host = next(broker for broker in self.brokers if broker.broker_id == suspect)
+        since_ms = self._kernel.now_ms() - UNHEARD_MS
+        if host.is_up and not host.has_stood_still(REPLACED_AFTER_MS, since_ms):
+            self._report_soon(NEEDLESS, f"broker {observer.broker_id} found broker {suspect} frozen, which was running")
+
     def _started(self, broker: BrokerHost) -> None:
         if broker.is_up:
+            broker.node.links.on_frozen.append(partial(self._found_frozen, broker))
             self._check_leaderships(broker)
             broker_id = BrokerId(broker.broker_id)
             starts = {

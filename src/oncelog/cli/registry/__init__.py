@@ -1,0 +1,1 @@
+"""`oncelog registry`: serves a schema registry, exports and imports its schemas"""

@@ -1,0 +1,1 @@
+"""Tells brokers whose processes stand still from others."""

@@ -1,0 +1,1 @@
+"""Watches the other brokers for frozen processes."""

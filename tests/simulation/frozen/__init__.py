@@ -1,0 +1,1 @@
+"""Frozen brokers: found in time, and never without need."""

@@ -1,0 +1,1 @@
+"""Tests of the registry's routes, without sockets."""

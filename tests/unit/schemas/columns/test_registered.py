@@ -1,0 +1,197 @@
+"""Values of several schemas of a registry in one batch, as columns of one reader's schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from oncelog.records.columns.arrow_arrays import HEADERS
+from oncelog.schemas.client.errors import RegistryError
+from oncelog.schemas.client.registry import Registry
+from oncelog.schemas.columns.registered import RegisteredColumns, reader_schema
+from oncelog.schemas.schema import Reference, Schema, SchemaError, SchemaType
+from oncelog.schemas.values.encoding import Encoder
+from tests.unit.schemas.fake_registry import fake_registry
+from tests.unit.schemas.memory_registry import MemoryRegistry
+
+
+@contextmanager
+def registry() -> Iterator[Registry]:
+    with fake_registry(MemoryRegistry()) as fake, Registry(fake.url) as client:
+        yield client
+
+
+def avro(*fields: Any) -> Schema:
+    return Schema(json.dumps({"type": "record", "name": "Order", "fields": list(fields)}))
+
+
+ID: Any = {"name": "id", "type": "int"}
+FIRST = avro(ID)
+SECOND = avro({"name": "id", "type": "long"}, {"name": "note", "type": ["null", "string"], "default": None})
+
+
+def encoder(client: Registry, schema: Schema, **settings: Any) -> Encoder:
+    return Encoder(client, "orders-value", schema, register=True, **settings)
+
+
+def columns(client: Registry, subject: str = "orders-value", **settings: Any) -> RegisteredColumns:
+    schema, context, _ = reader_schema(client, subject)
+    return RegisteredColumns(client, schema, context=context, **settings)
+
+
+def test_ids_mixed_in_a_batch_keep_their_order() -> None:
+    with registry() as client:
+        old, new = encoder(client, FIRST), encoder(client, SECOND)
+        values = [
+            old.encode({"id": 1}).data,
+            new.encode({"id": 1 << 40, "note": "x"}).data,
+            None,
+            b"plain",
+            old.encode({"id": 2}).data,
+            b"\0\0\0\0\x63\2",
+            new.encode({"id": 3, "note": None}).data[:-1],
+            new.encode({"id": 4, "note": None}).data,
+        ]
+        decoded = columns(client).decode(pa.array(values, pa.binary()))
+    assert decoded.values.to_pylist() == [
+        {"id": 1, "note": None},
+        {"id": 1 << 40, "note": "x"},
+        None,
+        None,
+        {"id": 2, "note": None},
+        None,
+        None,
+        {"id": 4, "note": None},
+    ]
+    assert decoded.reasons is not None
+    assert decoded.reasons.to_pylist() == [
+        None,
+        None,
+        None,
+        "it names no schema: neither a header nor its first bytes",
+        None,
+        "schema 99: the registry does not have it",
+        "schema 2: the bytes end within a value",
+        None,
+    ]
+
+
+def test_ids_in_headers_come_before_those_in_values() -> None:
+    with registry() as client:
+        old = encoder(client, FIRST)
+        header = encoder(client, SECOND, in_header=True).encode({"id": 7, "note": "h"})
+        values = pa.array([header.data, old.encode({"id": 1}).data, None], pa.binary())
+        named = [{"key": key, "value": value} for key, value in header.headers]
+        other = [{"key": "__value_schema_id", "value": b"?"}, {"key": "x", "value": None}]
+        decoded = columns(client).decode(values, pa.array([named, other, named], HEADERS))
+    assert decoded.values.to_pylist() == [{"id": 7, "note": "h"}, {"id": 1, "note": None}, None]
+    assert decoded.reasons is None
+
+
+def test_schema_that_the_reader_cannot_take_is_a_reason_of_its_records() -> None:
+    with registry() as client:
+        wrong = Encoder(client, "others", avro({"name": "id", "type": "string"}), register=True)
+        right = encoder(client, FIRST)
+        values = [wrong.encode({"id": "x"}).data, right.encode({"id": 1}).data]
+        decoded = columns(client).decode(pa.array(values, pa.binary()))
+    assert decoded.values.to_pylist() == [None, {"id": 1}]
+    assert decoded.reasons is not None
+    assert decoded.reasons[0].as_py() == "schema 1: field 'id' of Order: string cannot be read as int"
+
+
+def test_registry_that_does_not_answer_is_an_error_of_the_batch() -> None:
+    answers: Any = MemoryRegistry()
+    down = False
+
+    def answer(method: str, target: str, body: Any) -> tuple[int, Any]:
+        return (503, {"error_code": 503, "message": "down"}) if down else answers(method, target, body)
+
+    with fake_registry(answer) as fake, Registry(fake.url, {"max.retries": "0"}) as client:
+        value = encoder(client, FIRST).encode({"id": 1}).data
+        with Registry(fake.url, {"max.retries": "0"}) as other:
+            reading = columns(other)
+            down = True
+            with pytest.raises(RegistryError, match="503"):
+                reading.decode(pa.array([value], pa.binary()))
+
+
+def test_schemas_are_requests_once() -> None:
+    with fake_registry(MemoryRegistry()) as fake, Registry(fake.url) as client:
+        values = [encoder(client, FIRST).encode({"id": number}).data for number in range(5)]
+        reading = columns(client)
+        requests = len(fake.requests)
+        for _ in range(3):
+            reading.decode(pa.array([*values, b"\0\0\0\0\x63"], pa.binary()))
+        assert len(fake.requests) == requests + 2
+
+
+PROTO = """syntax = "proto3"; package p;
+import "common.proto";
+message Order { int32 id = 1; Common c = 2; message Line { string sku = 1; } }
+message Other { string s = 1; }
+"""
+
+
+def protobuf(client: Registry) -> Schema:
+    common = Schema('syntax = "proto3"; package p; message Common { string by = 1; }', SchemaType.PROTOBUF)
+    client.register("common", common)
+    return Schema(PROTO, SchemaType.PROTOBUF, (Reference("common.proto", "common", 1),))
+
+
+def test_protobuf_messages_by_their_path() -> None:
+    with registry() as client:
+        schema = protobuf(client)
+        order, line = encoder(client, schema), encoder(client, schema, message="p.Order.Line")
+        values = [order.encode({"id": 5, "c": {"by": "me"}}).data, line.encode({"sku": "a"}).data]
+        values.append(values[0][:5] + b"\x02\x00" + values[0][6:])
+        decoded = columns(client).decode(pa.array(values, pa.binary()))
+        lines = columns(client, message="p.Order.Line").decode(pa.array(values[:2], pa.binary()))
+        with pytest.raises(SchemaError, match="no message"):
+            columns(client, message="p.None")
+    row = {"id": 5, "c": {"by": "me"}}
+    assert decoded.values.to_pylist() == [row, None, row]
+    assert decoded.reasons is not None
+    assert decoded.reasons[1].as_py() == "schema 2: message p.Order.Line is not p.Order"
+    assert lines.values.to_pylist() == [None, {"sku": "a"}]
+
+
+JSON = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "integer"},
+        "name": {"oneOf": [{"type": "null"}, {"type": "string"}]},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "any": {},
+        "at": {"type": "object", "properties": {"x": {"type": "number"}}},
+    },
+}
+
+
+def test_json_by_its_schema() -> None:
+    with registry() as client:
+        write = encoder(client, Schema(json.dumps(JSON), SchemaType.JSON))
+        good = write.encode({"id": 1, "name": "n", "tags": ["a"], "any": {"b": [1.5]}, "at": {"x": 2}, "more": 1}).data
+        bad = [b'{"id": "1"}', b'{"id": 1.0}', b"{", b"[1]", b'{"at": {"x": NaN}}', b"\xff", b'{"tags": [1]}']
+        values = [good, good[:5] + b"{}", *(good[:5] + text for text in bad)]
+        decoded = columns(client).decode(pa.array(values, pa.binary()))
+    nothing = {"id": None, "name": None, "tags": None, "any": None, "at": None}
+    row = {"id": 1, "name": "n", "tags": ["a"], "any": '{"b": [1.5]}', "at": {"x": 2.0}}
+    assert decoded.values.to_pylist() == [row, nothing, *[None] * len(bad)]
+    assert decoded.reasons is not None
+    texts = decoded.reasons.to_pylist()
+    assert texts[2:4] == ["schema 1: $.id is no integer of 64 bits"] * 2
+    assert texts[5] == "schema 1: $ is no object"
+    assert texts[8] == "schema 1: $.tags[0] is no string"
+    assert all(texts[2:])
+
+
+def test_nothing_at_all() -> None:
+    with registry() as client:
+        encoder(client, FIRST)
+        assert len(columns(client).decode(pa.array([], pa.binary())).values) == 0
+        assert columns(client).decode(pa.array([None], pa.binary())).values.to_pylist() == [None]
