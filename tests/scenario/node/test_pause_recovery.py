@@ -13,6 +13,7 @@ from oncelog.node.cluster import tree_access
 from oncelog.node.cluster.metadata import CHECK_AGAIN_MS
 from oncelog.node.kernel.events import DeadlineReached, StoodStill
 from oncelog.node.requests.pause_recovery import LONGEST_MS
+from oncelog.wire.messages.api_versions import ApiVersionsRequest
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.fetch import FetchRequest
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -46,6 +47,19 @@ def test_requests_wait_until_the_metadata_have_been_read_anew(driver):
     assert [produced(response)[1] for response in early.responses] == [0, 1]
     assert len(late.responses) == 1
     assert produced(driver.connect().ask(produce("t", batch(driver, b"a")), PRODUCE_VERSION))[1] == 2
+
+
+def test_a_new_connection_learns_meanwhile_that_the_process_runs(driver):
+    driver.hold_loads = True
+    driver.dispatch(StoodStill(12_345))
+    observer, client = driver.connect(), driver.connect()
+    observer.send(ApiVersionsRequest(), 0)
+    assert len(observer.responses) == 1
+    client.send(MetadataRequest(), 9)
+    client.send(ApiVersionsRequest(), 0)
+    assert not client.responses, "in the order of the connection"
+    driver.release()
+    assert len(client.responses) == 2
 
 
 def test_a_session_that_has_ended_meanwhile_is_replaced_first(driver):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from oncelog.node.brokers.probe import Probe
     from oncelog.node.cluster.metadata import Metadata
     from oncelog.node.cluster.metadata_log import MetadataLog
-    from oncelog.node.kernel.deadlines import Alarm, Deadlines
+    from oncelog.node.kernel.deadlines import Deadlines
     from oncelog.node.kernel.events import Outbox
 
 RENEW_MS: Final = 1_000
@@ -85,7 +85,6 @@ class FreezeWatch:
         self._watched: dict[BrokerId, _Watched] = {}
         # When other observers' suspicions arrived, by suspect and observer.
         self._seen: dict[tuple[BrokerId, BrokerId], tuple[int, int]] = {}
-        self._alarm: Alarm | None = None
         links.on_heard = self._heard
         self._watch(metadata.image)
         self._tick(deadlines.now_ms)
@@ -149,7 +148,7 @@ class FreezeWatch:
         for broker_id, watched in list(self._watched.items()):
             self._ask(broker_id, watched)
             self._examine(broker_id)
-        self._alarm = self._deadlines.at(now_ms + self._pause_ms(), self._tick)
+        self._deadlines.at(now_ms + self._pause_ms(), self._tick)
 
     def _pause_ms(self) -> int:
         """The time to the next tick: earlier when a broker's silence reaches the limit."""

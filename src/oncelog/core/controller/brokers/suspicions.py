@@ -10,7 +10,7 @@ A suspicion is an ephemeral node of the observer, named by both brokers. Rules:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from oncelog.base.ids import BrokerId
@@ -62,11 +62,9 @@ def end_frozen(image: ClusterImage, broker: BrokerImage, agreeing: Sequence[Brok
     ends = end_registration(image, broker)
     if not ends:
         return []
-    suspicions: Mapping[tuple[BrokerId, BrokerId], object] = image.suspicions
     checks = [
         Check(layout.suspicion_path(broker.broker_id, observer), image.suspicions[broker.broker_id, observer].version)
         for observer in agreeing
-        if (broker.broker_id, observer) in suspicions
     ]
     return [*checks, *ends]
 
