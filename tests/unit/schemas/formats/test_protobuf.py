@@ -218,6 +218,14 @@ def test_what_is_not_protobuf_is_refused(text: str, message: str) -> None:
         proto(text)
 
 
+def test_texts_are_utf_8() -> None:
+    with pytest.raises(SchemaError, match="not UTF-8"):
+        proto('message A { optional string a = 1 [default = "\\xff"]; }')
+    descriptor = FileDescriptorProto(name="a", dependency=["imported"]).SerializeToString()
+    with pytest.raises(SchemaError, match="not UTF-8"):
+        proto(base64.b64encode(descriptor.replace(b"imported", b"import\xff\xff")).decode())
+
+
 def test_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_NAMES", 100)
     proto("message A { " + "".join(f"int32 f{i} = {i + 1};" for i in range(99)) + "}")

@@ -102,7 +102,11 @@ def parse_protobuf(schema: Schema, dependencies: Mapping[str, Schema]) -> Protob
     from oncelog.schemas.formats.protobuf.compiling import Compiler
 
     compiler = Compiler({path: dependency.text for path, dependency in dependencies.items()})
-    syntax, _, scope = compiler.compile(PATH, schema.text)
+    try:
+        syntax, _, scope = compiler.compile(PATH, schema.text)
+    except (TypeError, UnicodeError):
+        # A descriptor gives such a text as bytes, and takes none with escaped bytes that are not UTF-8.
+        raise SchemaError("a name or text of the Protobuf schema is not UTF-8") from None
     imported = {path: compiler.read(compiler.texts[path]) for path in syntax.public_imports if path in compiler.texts}
     files = tuple(compiler.files.values())
     return ProtobufSchema(syntax, schema.references, files, compiler.pool, scope, imported)
