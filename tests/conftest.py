@@ -15,8 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.peers import plain_platform
+from tests.peers.child_environment import for_child_processes
+
 if TYPE_CHECKING:
     from tests.peers.zookeeper import ZooKeeper
+
+if plain_platform.is_requested():
+    plain_platform.install()
+    for_child_processes(os.environ)
 
 settings.register_profile("oncelog", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("long", settings.get_profile("oncelog"), max_examples=5_000)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.clusters.first_writes import led_by_others_s, write_each
-from bench.clusters.pauses import pause_s
+from bench.clusters.pauses import led_by_another_at_s, pause_s
 from bench.clusters.peers import BROKERS, BenchCluster, running_cluster
 from bench.clusters.questions import question_figures
 from bench.options import Options, progress
@@ -132,6 +132,7 @@ def cluster_sync(options: Options) -> Comparison:
 
 @dataclass(frozen=True)
 class _Deed:
+    word: str
     name: str
     goal: str
     do: Callable[[BenchCluster, int], None]
@@ -139,9 +140,11 @@ class _Deed:
 
 
 _DEEDS: Final = {
-    "kill": _Deed("kill -9 of the leader, s", "≤ 1 s", BenchCluster.kill, BenchCluster.start),
-    "shutdown": _Deed("controlled shutdown of the leader, s", "≤ 0.2 s", BenchCluster.stop, BenchCluster.start),
-    "freeze": _Deed("frozen leader, s", "≤ 7 s", BenchCluster.freeze, BenchCluster.thaw),
+    "kill": _Deed("kill", "kill -9 of the leader, s", "≤ 1 s", BenchCluster.kill, BenchCluster.start),
+    "shutdown": _Deed(
+        "shutdown", "controlled shutdown of the leader, s", "≤ 0.2 s", BenchCluster.stop, BenchCluster.start
+    ),
+    "freeze": _Deed("freeze", "frozen leader, s", "≤ 2.5 s", BenchCluster.freeze, BenchCluster.thaw),
 }
 """Words of ``--only``."""
 
@@ -155,7 +158,7 @@ def cluster_failover(options: Options) -> Comparison:
 
     def side(cluster: BenchCluster) -> Callable[[int], Figures]:
         topic = _new_topic(cluster, "failover")
-        return lambda _: {deed.name: _pause_of(cluster, topic, deed) for deed in deeds}
+        return lambda _: {name: took for deed in deeds for name, took in _pauses_of(cluster, topic, deed).items()}
 
     goals = {deed.name: deed.goal for deed in deeds}
     comparison = Comparison("Three brokers: pauses", options.ours.name, options.theirs.name, goals)
@@ -163,17 +166,28 @@ def cluster_failover(options: Options) -> Comparison:
         return paired(comparison, (side(ours), side(theirs)), options.repeat, progress)
 
 
-def _pause_of(cluster: BenchCluster, topic: str, deed: _Deed) -> float:
-    """One pause; the cluster is whole again afterwards."""
+def _pauses_of(cluster: BenchCluster, topic: str, deed: _Deed) -> Figures:
+    """The pause of acknowledgements, and the cluster's share of it: until another broker leads. The cluster is whole
+    again afterwards."""
     cluster.wait_in_sync(topic)
     leader, _ = cluster.replicas(topic)
     # In a thread: a controlled shutdown takes a while, and acknowledgements are to be watched meanwhile.
     doing = threading.Thread(target=deed.do, args=(cluster, leader))
-    took = pause_s(cluster, topic, doing.start)
+    began_s = 0.0
+
+    def begin() -> None:
+        nonlocal began_s
+        began_s = time.monotonic()
+        doing.start()
+
+    with ThreadPoolExecutor(1) as pool:
+        led = pool.submit(led_by_another_at_s, cluster, topic, leader)
+        took = pause_s(cluster, topic, begin)
+        led_s = led.result() - began_s
     doing.join()
     deed.undo(cluster, leader)
     cluster.wait_in_sync(topic)
-    return took
+    return {deed.name: took, f"… until another leads ({deed.word}), s": led_s}
 
 
 # Catching up

@@ -7,6 +7,7 @@ acknowledged since. So the client's own discovery of the new leader is in it, on
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from itertools import pairwise
@@ -15,6 +16,9 @@ from typing import Final
 from tests.load import Load
 
 from bench.peers import Served
+from oncelog.base.ids import TopicName
+from oncelog.client.blocking import Client
+from oncelog.client.errors import ConnectionLost, NoBrokerReachable, RequestTimedOut
 
 _EVERY_S: Final = 0.002
 _AFTER_S: Final = 1.0
@@ -37,6 +41,10 @@ IMPATIENT: Final = {
 one that a frozen broker has would else be waited for a minute, whoever leads by then."""
 
 
+_ASKING: Final = {"request.timeout.ms": "250", "retry.backoff.ms": "20", "retry.backoff.max.ms": "20"}
+_ASK_AGAIN_S: Final = 0.02
+
+
 def pause_s(cluster: Served, topic: str, deed: Callable[[], None]) -> float:
     """The longest pause of acknowledgements that ``deed`` makes, in seconds."""
     load = Load(cluster.bootstrap_servers, topic, "writer", 1, pause_s=_EVERY_S, settings=IMPATIENT)
@@ -53,6 +61,18 @@ def pause_s(cluster: Served, topic: str, deed: Callable[[], None]) -> float:
         raise RuntimeError(f"a record was given up: {load.failed[0]}")
     times = [began, *(record.at_s for record in load.acknowledged[0] if record.at_s >= began)]
     return max(later - earlier for earlier, later in pairwise(times))
+
+
+def led_by_another_at_s(cluster: Served, topic: str, broker_id: int) -> float:
+    """Wait until metadata names another leader than ``broker_id``, asking every 20 ms. Returns the monotonic time."""
+    deadline = time.monotonic() + _LONGEST_S
+    with Client(cluster.bootstrap_servers, config=_ASKING) as client:
+        while time.monotonic() < deadline:
+            with contextlib.suppress(ConnectionLost, NoBrokerReachable, RequestTimedOut):
+                if client.metadata([topic])[TopicName(topic)].partitions[0].leader not in (-1, broker_id):
+                    return time.monotonic()
+            time.sleep(_ASK_AGAIN_S)
+    raise RuntimeError(f"broker {broker_id} still leads {topic}")
 
 
 def _flows(load: Load, since_s: float) -> bool:

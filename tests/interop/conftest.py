@@ -9,6 +9,7 @@ import pytest
 
 from oncelog.testing import Broker
 from tests.peers import cut_network
+from tests.peers.child_environment import for_child_processes
 
 HOUR_MS = 3_600_000
 CONFIG = {
@@ -27,7 +28,7 @@ def network() -> None:
     requested = cut_network.requested()
     if requested is not None:
         cut_network.install(requested)
-        cut_network.for_child_processes(os.environ)
+        for_child_processes(os.environ)
 
 
 @pytest.fixture

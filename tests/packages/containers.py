@@ -154,15 +154,8 @@ def in_podman(built: Path, directory: Path, environment: Mapping[str, str]) -> I
     if shutil.which("podman") is None:
         pytest.skip("podman is not installed")
     podman = ["unshare", "--mount", "sh", "-c", _ONE_HIERARCHY, "sh"] if os.geteuid() == 0 else []
-    podman += [
-        "podman",
-        "--root",
-        str(directory / "storage"),
-        "--runroot",
-        str(directory / "run"),
-        "--log-level",
-        "fatal",
-    ]
+    podman += ["podman", "--root", str(directory / "storage"), "--runroot", str(directory / "run")]
+    podman += ["--log-level", "fatal"]
     (archive,) = built.glob("*.tar")
     loaded = subprocess.run([*podman, "load", "-i", archive], capture_output=True, text=True, check=True).stdout
     image = loaded.rpartition("Loaded image")[2].split()[-1]

@@ -15,7 +15,7 @@ import asyncio
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -30,9 +30,6 @@ from tests.peers.network_proxy import Cuts, NetworkConditions, Proxy
 from tests.peers.process import free_ports
 
 VARIABLE: Final = "ONCELOG_TEST_NETWORK"
-CHILD_PROCESSES: Final = Path(__file__).parent / "child_processes"
-"""A directory for PYTHONPATH, with the ``sitecustomize`` of child processes."""
-_ROOT: Final = CHILD_PROCESSES.parents[2]
 _ACCEPTORS: Final = Acceptors.__name__
 _GRACE_S: Final = 5.0
 _LOOPBACK: Final = "127.0.0.1"
@@ -97,12 +94,6 @@ def cut_network(network: CutNetwork) -> Iterator[None]:
 def install(network: CutNetwork) -> None:
     """Put each broker that starts in this process behind proxies."""
     setattr(server, _ACCEPTORS, type("CutAcceptors", (_CutAcceptors,), {"network": network}))
-
-
-def for_child_processes(environment: MutableMapping[str, str]) -> None:
-    """Let processes of Python with this environment do the same for their brokers."""
-    paths = [str(CHILD_PROCESSES), str(_ROOT), *filter(None, [environment.get("PYTHONPATH")])]
-    environment["PYTHONPATH"] = os.pathsep.join(paths)
 
 
 class _CutAcceptors(Acceptors):

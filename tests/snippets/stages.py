@@ -281,7 +281,10 @@ def _of_cluster(directory: Path) -> Iterator[Stage]:
 @contextmanager
 def _of_schemas(directory: Path) -> Iterator[Stage]:
     with Broker() as broker, fake_registry(MemoryRegistry()) as registry:
-        yield Stage(replaced={"http://localhost:8081": registry.url}, environment={BOOTSTRAP: broker.bootstrap_servers})
+        yield Stage(
+            replaced={"http://localhost:8081": registry.url, "localhost:9092": broker.bootstrap_servers},
+            environment={BOOTSTRAP: broker.bootstrap_servers},
+        )
 
 
 STAGES: Final[dict[str, Callable[[Path], AbstractContextManager[Stage]]]] = {

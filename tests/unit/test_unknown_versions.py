@@ -17,6 +17,7 @@ import typer
 from oncelog.admin import reassignment_plan
 from oncelog.base.ids import GroupId, TopicName, TopicPartition, TransactionalId
 from oncelog.cli import sim
+from oncelog.cli.log.backup import manifest
 from oncelog.client.machine.offsets import Committed
 from oncelog.console.audits import report
 from oncelog.coordination.change_codec import DamagedJournal
@@ -266,6 +267,14 @@ def _position(_: Path) -> None:
     stream_position.Position.from_json({"t": {"0": 1}, stream_position.FORMAT_NOTE: stream_position.FORMAT + 1})
 
 
+def _backup(directory: Path) -> None:
+    writer = manifest.ManifestWriter(
+        directory / manifest.MANIFEST, manifest.Header("c", [1], "cluster.db", "", "9.9", format=manifest.FORMAT + 1)
+    )
+    writer.finish()
+    manifest.Manifest(directory)
+
+
 def _transaction_index(_: Path) -> None:
     entry = transaction_index.AbortedTransaction(1, 2, 3, 4).encode()
     transaction_index.load_transaction_index(b"\0\1" + entry[2:], 0)
@@ -422,6 +431,13 @@ ARTEFACTS: Final = (
     ),
     Artefact(
         "audit report", str(report.FORMAT), _audit_report, report.BadReport, "has format 2, .* open it with the version"
+    ),
+    Artefact(
+        "backup",
+        str(manifest.FORMAT),
+        _backup,
+        manifest.BackupError,
+        r"a backup of format 2, .* use the version that made it \(9\.9\)",
     ),
     Artefact(
         "reassignment plan",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
 
+from oncelog.arrow.decoded_columns import DecodedColumns
 from oncelog.arrow.offset_ranges import OffsetRanges, OnGone, Place, Positions, ReadRequest, RecordsGone, resolve_ranges
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_TOPIC_ID, TopicName, TopicPartition, uuid_text
@@ -31,6 +32,8 @@ from oncelog.records.errors import CorruptBatch
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from oncelog.schemas import Registry
 
 # Fetches of this size decode fastest: larger ones leave the CPU caches, smaller ones cost calls.
 FETCH_BYTES: Final = 8 * MIB
@@ -48,6 +51,9 @@ def read_arrow(
     on_gone: OnGone = "raise",
     idle_timeout_ms: int | None = None,
     config: ClientConfig | Mapping[str, str] | None = None,
+    registry: Registry | str | None = None,
+    key_schema: str | None = None,
+    value_schema: str | None = None,
 ) -> ArrowReader:
     """Read topics as Arrow, with the columns of Spark's Kafka connector: ``key, value, topic, partition, offset,
     timestamp, timestampType``, and ``headers`` with ``include_headers``.
@@ -60,29 +66,36 @@ def read_arrow(
     continues with the available records where requested ones are missing. ``config`` takes Apache Kafka's client keys,
     including security.
 
+    ``registry`` (a URL, or a Registry of ``oncelog.schemas``) with ``value_schema`` or ``key_schema`` (``SUBJECT`` or
+    ``SUBJECT@VERSION``) makes ``value`` or ``key`` a typed column of that schema, whatever version wrote a record. One
+    that cannot be read is null, with the reason in ``value_error`` or ``key_error``.
+
     Iterate over the result for ``pyarrow.RecordBatch``, or pass it to any consumer of Arrow streams::
 
         oncelog.read_arrow("flights").to_pandas()
         oncelog.read_arrow("flights").to_polars()
+        oncelog.read_arrow("orders", registry="http://localhost:8081", value_schema="orders-value").to_table()
         batches = oncelog.read_arrow("flights").to_reader()
         duckdb.sql("select partition, count(*) from batches group by all")
 
     Raises UnknownTopic, ConfigError, NoBrokerReachable, and RecordsGone for a ``start`` that is not in the log. Reading
-    raises RecordsGone and other ClientErrors.
+    raises RecordsGone and other ClientErrors, and RegistryError.
     """
     names = [topics] if isinstance(topics, str) else list(topics)
     if not names:
         raise ConfigError("no topics to read; name at least one")
     if on_gone not in ("raise", "skip"):
         raise ConfigError(f"on_gone must be 'raise' or 'skip', got {on_gone!r}")
+    columns = DecodedColumns(registry, {"key": key_schema, "value": value_schema})
     client = Client(bootstrap_servers, config=config)
     try:
         watch = TopicWatch(client)
         ranges = resolve_ranges(client, watch, ReadRequest(names, start, end, partitions, read_committed, on_gone))
         settings = replace(_fetch_settings(config), read_committed=read_committed)
-        return ArrowReader(client, watch, ranges, _How(settings, include_headers, on_gone, idle_timeout_ms))
+        return ArrowReader(client, watch, ranges, _How(settings, include_headers, on_gone, idle_timeout_ms, columns))
     except BaseException:
         client.close()
+        columns.close()
         raise
 
 
@@ -92,6 +105,7 @@ class _How:
     include_headers: bool
     on_gone: OnGone
     idle_timeout_ms: int | None
+    columns: DecodedColumns
 
 
 class ArrowReader:
@@ -130,7 +144,7 @@ class ArrowReader:
     @property
     def schema(self) -> pa.Schema:
         """The schema of every batch; ``timestamp`` is in milliseconds, UTC."""
-        return column_schema(include_headers=self._how.include_headers)
+        return self._how.columns.schema(column_schema(include_headers=self._how.include_headers))
 
     @property
     def positions(self) -> Positions:
@@ -163,6 +177,7 @@ class ArrowReader:
         """Close the connections. Batches already returned stay valid."""
         self._batches.close()
         self._client.close()
+        self._how.columns.close()
 
     def _read(self) -> Generator[pa.RecordBatch, None, None]:
         fetcher = Fetcher(self._client, self._how.settings)
@@ -195,12 +210,14 @@ class ArrowReader:
         finally:
             fetcher.close()
             self._client.close()
+            self._how.columns.close()
 
     def _decode(self, fetched: Fetched) -> Iterator[pa.RecordBatch]:
         topic, number = fetched.partition
         until = INT64_MAX if self._until is None else self._until.get(fetched.partition, INT64_MAX)
         selection = Selection(
-            topic, number, fetched.position, until, self._how.settings.read_committed, self._how.include_headers
+            *(topic, number, fetched.position, until, self._how.settings.read_committed),
+            include_headers=self._how.include_headers or self._how.columns.needs_headers,
         )
         decoded = decode(fetched.records, selection, fetched.aborted)
         try:  # a loop variable would keep one batch alive while the next is decoded
@@ -209,8 +226,9 @@ class ArrowReader:
             raise ClientError(f"{fetched.partition}, from offset {fetched.position}: {error}") from error
 
     def _deliver(self, partition: TopicPartition, decoded: Decoded) -> pa.RecordBatch:
+        rows = self._how.columns.decode(decoded.rows, self.schema)
         self._set_position(partition, decoded.next_offset)
-        return decoded.rows
+        return rows
 
     def _set_position(self, partition: TopicPartition, offset: int) -> None:
         """Set a partition's next offset, at most its end: a fetch may return more than requested."""

@@ -1,5 +1,5 @@
 """Unmodified serializers of confluent-kafka write values that we read, and their deserializers read values that we
-write: three formats, references and ids in headers, over a registry in memory and over Apicurio Registry."""
+write: three formats, references and ids in headers, over a registry in memory, ours and Apicurio's."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from oncelog.schemas import Decoder, Encoder, NotReadable, NotRegistered, Reference, Registry, Schema, SchemaType
+from oncelog.testing import Broker
 from tests.peers.apicurio import apicurio
 from tests.unit.schemas.fake_registry import fake_registry
 from tests.unit.schemas.memory_registry import MemoryRegistry
 
-MEMORY = "memory"
+MEMORY, OURS = "memory", "oncelog"
 ITEM = {"type": "record", "name": "Item", "namespace": "shop", "fields": [{"name": "name", "type": "string"}]}
 MONEY = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
 ORDER = {
@@ -50,12 +51,15 @@ class Both(NamedTuple):
 
 @pytest.fixture(
     scope="module",
-    params=[MEMORY, pytest.param("apicurio", marks=[pytest.mark.slow, pytest.mark.peer("apicurio")])],
+    params=[MEMORY, OURS, pytest.param("apicurio", marks=[pytest.mark.slow, pytest.mark.peer("apicurio")])],
 )
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     if request.param == MEMORY:
         with fake_registry(MemoryRegistry()) as fake:
             yield from _clients(fake.url, request.param)
+    elif request.param == OURS:
+        with Broker(registry=True) as broker:
+            yield from _clients(broker.registry_url, request.param)
     else:
         with apicurio(tmp_path_factory.mktemp("apicurio")) as url:
             yield from _clients(url, request.param)
@@ -153,7 +157,7 @@ def _protobuf_classes() -> tuple[Any, Any]:
 
 
 def test_ids_in_headers(both: Both) -> None:
-    if both.name != MEMORY:
+    if both.name not in (MEMORY, OURS):
         pytest.skip("Apicurio 2 has no GUIDs")
     schema, value = json.dumps(ITEM), {"name": "longer than a prefix, which the deserializer expects"}
     headers: list[tuple[str, bytes]] = []

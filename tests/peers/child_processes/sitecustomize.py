@@ -1,4 +1,5 @@
-"""Read by every Python that the interop tests start over a cut network: puts brokers behind proxies.
+"""Read by every Python that the interop tests start over a cut network, where brokers are put behind proxies, and by
+those of a run on a plain platform.
 
 Most of them are no brokers: nothing is imported before the server is.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.util
+import os
 import sys
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -41,4 +43,8 @@ class _Finder(importlib.abc.MetaPathFinder):
         return spec
 
 
+if os.environ.get("ONCELOG_TEST_PLATFORM"):
+    from tests.peers.plain_platform import install as install_platform
+
+    install_platform()
 sys.meta_path.insert(0, _Finder())

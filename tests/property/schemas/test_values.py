@@ -93,7 +93,7 @@ def _parsed(document: Any) -> AvroSchema:
     return parse_avro(Schema(json.dumps(document)), {})
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(cases())
 def test_avro_equals_fastavro(case: tuple[Any, Any, Any]) -> None:
     written, read, value = case
@@ -166,7 +166,7 @@ def _protocs(text: str) -> Any:
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("M"))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(PICK, REST)
 def test_protobuf_equals_protobuf(pick: dict[str, Any], rest: dict[str, Any]) -> None:
     value = pick | rest

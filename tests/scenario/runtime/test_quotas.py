@@ -46,7 +46,11 @@ def test_an_address_that_connects_too_often_is_closed_after_a_delay() -> None:
             peer = peers.enter_context(connect(broker))
             peer.settimeout(HANG_S)
             peer.sendall(encoded(MetadataRequest(topics=[]), 12, 1))
-            if not peer.recv(1):
+            try:
+                answer = peer.recv(1)
+            except ConnectionResetError:  # asyncio closes without uvloop's shutdown before
+                break
+            if not answer:
                 break  # closed unread
             answered += 1
         assert 10 <= answered < 200

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -51,14 +52,22 @@ class FakeRegistry:
             def log_message(self, *_: object) -> None:
                 pass
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server = _QuietServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self.server.server_port}"
 
 
+class _QuietServer(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Clients that refuse its certificate are no news."""
+
+
 @contextmanager
-def fake_registry(answers: Answers) -> Iterator[FakeRegistry]:
+def fake_registry(answers: Answers, tls: ssl.SSLContext | None = None) -> Iterator[FakeRegistry]:
     fake = FakeRegistry(answers)
+    if tls is not None:
+        fake.server.socket = tls.wrap_socket(fake.server.socket, server_side=True, do_handshake_on_connect=False)
+        fake.url = fake.url.replace("http:", "https:")
     thread = threading.Thread(target=lambda: fake.server.serve_forever(poll_interval=0.01))
     thread.start()
     try:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import ssl
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +21,7 @@ from oncelog.schemas.client.registry import Registry, SubjectVersion, context_of
 from oncelog.schemas.client.settings import parse_settings
 from oncelog.schemas.formats.references import dependencies_of
 from oncelog.schemas.schema import Reference, RegisteredSchema, Schema, SchemaType
+from tests.certificates import Authority
 from tests.unit.schemas.fake_registry import Answers, absent, fake_registry, raw_server
 
 GUID = UUID("12345678-1234-5678-1234-567812345678")
@@ -146,6 +149,32 @@ def test_the_login_is_in_a_header_and_in_no_text() -> None:
         with client(server.url, bearer_auth_token="t0ken") as registry, pytest.raises(RegistryRefused):
             registry.schema(1)
         assert server.headers[-1]["Authorization"] == "Bearer t0ken"
+
+
+def test_tls_with_a_client_certificate(tmp_path: Path) -> None:
+    authority = Authority()
+    ca = tmp_path / "ca.pem"
+    ca.write_text(authority.pem)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(ca))
+    context.load_cert_chain(authority.broker().write(tmp_path, "server"))
+    context.verify_mode = ssl.CERT_REQUIRED
+    certificate = str(authority.client().write(tmp_path, "client"))
+    with fake_registry(constant(200, {"schema": '"string"'}), context) as server:
+        settings = {"ssl.ca.location": str(ca), "ssl.certificate.location": certificate}
+        with Registry(server.url, settings) as registry:
+            assert registry.schema(1) == STRING
+        for ca_only, message in (
+            ({}, "its certificate is not trusted"),
+            ({"ssl.ca.location": str(ca)}, "does not answer"),
+        ):
+            with (
+                Registry(server.url, {"max.retries": "0", **ca_only}) as registry,
+                pytest.raises(RegistryUnavailable, match=message),
+            ):
+                registry.schema(1)
+        named = server.url.replace("127.0.0.1", "127.0.0.2")
+        with Registry(named, settings | {"max.retries": "0"}) as registry, pytest.raises(RegistryUnavailable):
+            registry.schema(1)
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,10 @@ class Requests:
             try:
                 answer = server.exchange(method, target, headers, body, self._settings.timeout_s)
             except ssl.SSLCertVerificationError as error:
-                raise RegistryUnavailable(f"registry {server.url}: {error.verify_message}") from None
+                raise RegistryUnavailable(
+                    f"registry {server.url}: its certificate is not trusted: {error.verify_message}; ssl.ca.location "
+                    "names the file of its authority"
+                ) from None
             except AnswerTooLarge:
                 limit = MAX_ANSWER_BYTES // MIB
                 raise RegistryUnavailable(

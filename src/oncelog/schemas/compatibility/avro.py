@@ -1,8 +1,9 @@
 """Avro's schema resolution as rules: values of a writer's schema can be read with a reader's.
 
 The rules are those of the specification and of Java's SchemaCompatibility, except for unions. There a value goes to the
-branch that its decoder chooses, and decoders choose differently: the first that matches (the specification, fastavro),
-or the one of the same full name (Java). Hence each branch that may be chosen has to be able to read the value.
+branch that its decoder chooses, and decoders choose differently. A branch of the writer's full name is the one; without
+it, each branch that may be chosen has to be able to read the value. (fastavro looks at unqualified names alone, so it
+cannot read a union that has one such name twice, not even with the schema that the value was written with.)
 """
 
 from __future__ import annotations
@@ -195,17 +196,24 @@ def _lacking(writer: AvroType) -> str:
 
 def _candidates(union: Union, writer: AvroType) -> list[Pair]:
     """Branches that one decoder or another chooses."""
-    candidates: list[Pair] = []
-    for branch in union.branches:
-        if isinstance(branch, Named) and isinstance(writer, Named):
-            # Java finds enums and fixed within a union by their full names alone.
-            same = branch.full_name == writer.full_name or writer.full_name in branch.aliases
-            similar = isinstance(branch, Record) and branch.simple_name == writer.simple_name
-            if branch.kind == writer.kind and (same or similar):
-                candidates.append((branch, writer))
-        elif branch.kind == writer.kind or (writer.kind, branch.kind) in PROMOTIONS:
-            candidates.append((branch, writer))
-    return candidates
+    if not isinstance(writer, Named):
+        kinds = [branch for branch in union.branches if not isinstance(branch, Named)]
+        return [
+            (branch, writer)
+            for branch in kinds
+            if branch.kind == writer.kind or (writer.kind, branch.kind) in PROMOTIONS
+        ]
+    named = [branch for branch in union.branches if isinstance(branch, Named) and branch.kind == writer.kind]
+    for branch in named:
+        if branch.full_name == writer.full_name:
+            return [(branch, writer)]
+    # Java finds enums and fixed within a union by their full names and aliases alone.
+    return [
+        (branch, writer)
+        for branch in named
+        if writer.full_name in branch.aliases
+        or (isinstance(branch, Record) and branch.simple_name == writer.simple_name)
+    ]
 
 
 def _judge_named(reader: Named, writer: Named, result: _Judged) -> None:

@@ -120,7 +120,8 @@ class Comparison:
         cases = old.alternatives()
         if cases is None and len(old.types) > 1 and _ALTERNATIVES & new.schema.keys():
             cases = [old.narrowed(Node(_TYPED[name], "", Draft.DRAFT_2020_12)) for name in sorted(old.types)]
-            cases = [case for case in cases if case.types < old.types]
+            if any(case.types == old.types for case in cases):  # integers are not split from other numbers
+                cases = None
         if not cases:
             return differences
         return differences if any(self.compare(case, documents, new, path) for case in cases) else []

@@ -101,6 +101,7 @@ BROKEN: list[tuple[str, str, object, object]] = [
     ("ADDITIONAL_ITEMS_NARROWED", "#/items", {"items": TEXT}, {"type": "array"}),
     ("COMBINED_TYPE_SUBSCHEMAS_CHANGED", "#/anyOf", {"anyOf": [TEXT, {"type": "null"}]}, {"anyOf": [TEXT, NUMBER]}),
     ("COMBINED_TYPE_SUBSCHEMAS_CHANGED", "#/oneOf", {"oneOf": [NUMBER, {"minimum": 0}]}, NUMBER),
+    ("COMBINED_TYPE_SUBSCHEMAS_CHANGED", "#/oneOf", {"oneOf": [{"const": 0.5}, {}]}, NUMBER),
     ("NOT_TYPE_EXTENDED", "#/not", {"not": {"maximum": 2}}, {"type": "number", "not": {"maximum": 1}}),
     ("CONDITION_CHANGED", "#/if", {"if": TEXT, "then": {"minLength": 1}}, TEXT),
     ("DYNAMIC_REFERENCE_CHANGED", "#/", latest(**{"$dynamicRef": "#a", "$defs": {"a": {"$dynamicAnchor": "a"}}}), TEXT),

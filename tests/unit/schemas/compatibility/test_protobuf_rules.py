@@ -6,7 +6,7 @@ import pytest
 
 from oncelog.schemas.compatibility.levels import differences
 from oncelog.schemas.compatibility.protobuf import PROTOBUF_RULES
-from oncelog.schemas.formats.parsed import parse
+from oncelog.schemas.formats.parsed import AnySchema, parse
 from oncelog.schemas.schema import Reference, Schema, SchemaType
 
 PROTO3 = 'syntax = "proto3"; package p; '
@@ -88,7 +88,7 @@ def test_what_reads_the_bytes_is_compatible(reader: str, writer: str) -> None:
 
 
 def test_a_message_of_another_version_of_a_reference_is_compared() -> None:
-    def schema(field: str) -> object:
+    def schema(field: str) -> AnySchema:
         root = Schema(
             'syntax = "proto3"; import "i.proto"; message M { i.I i = 1; }',
             SchemaType.PROTOBUF,
@@ -98,10 +98,8 @@ def test_a_message_of_another_version_of_a_reference_is_compared() -> None:
         return parse(root, lambda _: imported)
 
     reader, writer = schema("string a = 1;"), schema("int32 a = 1;")
-    broken = differences(reader, writer)  # type: ignore[arg-type]
-    assert [(difference.rule.name, difference.path) for difference in broken] == [
-        ("FIELD_SCALAR_KIND_CHANGED", "#/M/1/1")
-    ]
+    broken = [(difference.rule.name, difference.path) for difference in differences(reader, writer)]
+    assert broken == [("FIELD_SCALAR_KIND_CHANGED", "#/M/1/1")]
 
 
 def test_recursive_messages_are_compared_once() -> None:

@@ -23,6 +23,7 @@ from oncelog.spark.table.directory import QuarantineRejected, Table, TableError
 from oncelog.spark.table.parquet_files import table_schema
 from oncelog.spark.targets.parquet_table import ParquetTable
 from tests.unit.spark.jobs.fake_log import FakeLog
+from tests.unit.spark.table.swaps import NEEDS_SWAPS
 
 SERVERS = {"kafka.bootstrap.servers": "fake:1", "subscribe": "t"}
 SCHEMA = table_schema(include_headers=False)
@@ -129,7 +130,7 @@ class Mortal:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("by", [None, "day"])
+@pytest.mark.parametrize("by", [None, pytest.param("day", marks=NEEDS_SWAPS)])
 def test_good_and_bad_rows_are_all_there_once_wherever_loads_die(by: Any, tmp_path: Path) -> None:
     before = log_of(b"1a", b"bad", b"2b", b"3a", b"bad")
     after = log_of(b"1a", b"bad", b"bad now", b"3c", b"5a", b"4b", b"bad new")

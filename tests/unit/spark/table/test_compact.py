@@ -18,6 +18,7 @@ from oncelog.spark.table.directory import RowsFile, Table, TableBusy, TableError
 from oncelog.spark.table.parquet_files import table_schema
 from tests.unit.spark.jobs.fake_log import FakeLog, visible_rows
 from tests.unit.spark.jobs.test_load_job import run
+from tests.unit.spark.table.swaps import NEEDS_SWAPS
 
 PARTITION = TopicPartition(TopicName("t"), 0)
 
@@ -32,6 +33,7 @@ def small_files(place: Path, count: int = 6) -> FakeLog:
     return log
 
 
+@NEEDS_SWAPS
 def test_neighbours_become_one_and_loads_go_on(tmp_path: Path) -> None:
     place = tmp_path / "table"
     log = small_files(place)
@@ -73,6 +75,7 @@ def dying_at(point: int) -> Callable[[str], None]:
     return on_step
 
 
+@NEEDS_SWAPS
 def test_wherever_it_dies_a_reader_sees_every_row_once_and_the_next_run_completes_it(tmp_path: Path) -> None:
     made = tmp_path / "made" / "table"
     made.parent.mkdir()
@@ -96,6 +99,7 @@ def test_wherever_it_dies_a_reader_sees_every_row_once_and_the_next_run_complete
     assert died == ["linking", "merging", "merging", "syncing", "swapping", "swapped"]
 
 
+@NEEDS_SWAPS
 def test_a_killed_process_leaves_its_copy_and_the_next_removes_it(tmp_path: Path) -> None:
     place = tmp_path / "table"
     log = small_files(place, 2)
@@ -108,6 +112,7 @@ def test_a_killed_process_leaves_its_copy_and_the_next_removes_it(tmp_path: Path
     assert visible_rows(place) == log.rows()
 
 
+@NEEDS_SWAPS
 def test_the_lock_stays_held_across_the_swap(tmp_path: Path) -> None:
     place = tmp_path / "table"
     small_files(place, 2)
@@ -136,6 +141,7 @@ def test_a_merge_that_lost_a_row_is_refused(tmp_path: Path, monkeypatch: pytest.
     assert len(list(place.glob("rows-*"))) == 4
 
 
+@NEEDS_SWAPS
 def test_whoever_reads_meanwhile_sees_a_whole_table_or_an_error(tmp_path: Path) -> None:
     place, log = tmp_path / "table", FakeLog({("t", 0): []})
     stop, seen, wrong = threading.Event(), set[int](), list[list[int]]()
@@ -163,6 +169,7 @@ def test_whoever_reads_meanwhile_sees_a_whole_table_or_an_error(tmp_path: Path) 
     assert len(seen) > 1
 
 
+@NEEDS_SWAPS
 def test_days_are_merged_each_with_its_own(tmp_path: Path) -> None:
     place = tmp_path / "table"
     (place / "_oncelog").mkdir(parents=True)

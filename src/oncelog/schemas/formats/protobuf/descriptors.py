@@ -52,7 +52,7 @@ class DescriptorBuilder:
         self.syntax = file
         self.optioned: Optioned = []
         self._proto3 = file.syntax == "proto3"
-        self.file = FileDescriptorProto(name=path, package=file.package or "")
+        self.file = FileDescriptorProto(name=path, package=file.package)
         self._build()
 
     def _build(self) -> None:
@@ -188,7 +188,7 @@ class DescriptorBuilder:
         for member in extend.fields:
             target = self._member(member, fields, nested, scope)
             target.extendee = extend.extendee
-            target.proto3_optional = False
+            target.ClearField("proto3_optional")
 
     def link(self, scope: Scope) -> None:
         """Resolve each name of a type. Raises SchemaError."""
@@ -210,7 +210,7 @@ def _link_field(field: FieldDescriptorProto, prefix: str, scope: Scope) -> None:
     if field.type_name:
         name = scope.resolve(field.type_name, prefix)
         field.type_name = f".{name}"
-        if not field.type:
+        if not field.HasField("type"):
             is_enum = scope.symbols[name] == "enum"
             field.type = FieldDescriptorProto.TYPE_ENUM if is_enum else FieldDescriptorProto.TYPE_MESSAGE
 
@@ -276,7 +276,7 @@ def _float(text: str) -> str:
 def _escape_bytes(text: str) -> str:
     from google.protobuf.text_encoding import CEscape
 
-    return str(CEscape(text.encode("latin-1", "replace"), as_utf8=False))
+    return str(CEscape(text.encode("utf-8", "surrogateescape"), as_utf8=False))
 
 
 def _camel(name: str) -> str:

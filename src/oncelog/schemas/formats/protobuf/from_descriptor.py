@@ -23,6 +23,7 @@ from oncelog.schemas.formats.protobuf.syntax import (
     Extensions,
     Field,
     Group,
+    Identifier,
     Interval,
     Kind,
     Message,
@@ -100,7 +101,7 @@ class _Reader:
         body += [self._enum(enum) for enum in message.enum_type]
         body += self._extends(message.extension, nested, depth)
         reserved: list[list[Interval]] = [[_interval(kept.start, kept.end - 1)] for kept in message.reserved_range]
-        reserved += [[name] for name in message.reserved_name]
+        reserved += [[self._reserved_name(name)] for name in message.reserved_name]
         extensions = [
             Extensions([_interval(kept.start, kept.end - 1)], options_of(kept.options))
             for kept in message.extension_range
@@ -136,8 +137,11 @@ class _Reader:
         self._budget.spend(1 + len(enum.value))
         values = [EnumValue(value.name, value.number, options_of(value.options)) for value in enum.value]
         reserved: list[list[Interval]] = [[_interval(kept.start, kept.end)] for kept in enum.reserved_range]
-        reserved += [[name] for name in enum.reserved_name]
+        reserved += [[self._reserved_name(name)] for name in enum.reserved_name]
         return EnumType(enum.name, reserved, options_of(enum.options), values)
+
+    def _reserved_name(self, name: str) -> str:
+        return Identifier(name) if self._file.syntax == "editions" else name
 
     def _extends(
         self, fields: Iterable[FieldDescriptorProto], nested: dict[str, DescriptorProto], depth: int
@@ -177,7 +181,7 @@ def _default(field: FieldDescriptorProto) -> Value:
     if field.type == FieldDescriptorProto.TYPE_BYTES:
         from google.protobuf.text_encoding import CUnescape
 
-        return Value(Kind.STRING, CUnescape(text).decode("latin-1"))
+        return Value(Kind.STRING, CUnescape(text).decode("utf-8", "surrogateescape"))
     if field.type == FieldDescriptorProto.TYPE_BOOL:
         return Value(Kind.BOOLEAN, text)
     return Value(Kind.ENUM if field.type == FieldDescriptorProto.TYPE_ENUM else Kind.NUMBER, text)
@@ -213,7 +217,7 @@ def _value(field: FieldDescriptor, value: Any) -> Value:
     if field.type == FieldDescriptor.TYPE_STRING:
         return Value(Kind.STRING, value)
     if field.type == FieldDescriptor.TYPE_BYTES:
-        return Value(Kind.STRING, value.decode("latin-1"))
+        return Value(Kind.STRING, value.decode("utf-8", "surrogateescape"))
     return Value(Kind.NUMBER, str(value))
 
 

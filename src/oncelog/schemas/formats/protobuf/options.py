@@ -52,7 +52,7 @@ def _text(option: Option, scope: Scope, scope_name: str) -> str | None:
 def _value(value: Value) -> str:
     content: Any = value.content
     if value.kind is Kind.STRING:
-        return f'"{CEscape(content.encode("utf-8", "replace"), as_utf8=False)}"'
+        return f'"{CEscape(content.encode("utf-8", "surrogateescape"), as_utf8=False)}"'
     if value.kind is Kind.MAP:
         return "{ " + " ".join(f"{name}: {_value(inner)}" for name, inner in content) + " }"
     if value.kind is Kind.LIST:

@@ -15,6 +15,7 @@ from oncelog.schemas.formats.protobuf.syntax import (
     Extensions,
     Field,
     Group,
+    Identifier,
     Interval,
     Kind,
     Message,
@@ -230,7 +231,7 @@ class _Parser:
             if tokens.kind == "string":
                 intervals.append(tokens.string())
             elif tokens.kind == "name":
-                intervals.append(tokens.name())
+                intervals.append(Identifier(tokens.name()))
             else:
                 start = tokens.integer()
                 if tokens.take("to"):

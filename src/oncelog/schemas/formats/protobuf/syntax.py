@@ -43,6 +43,10 @@ class Option:
     parenthesized: bool = False
 
 
+class Identifier(str):
+    """A reserved name without quotation marks, which is how editions have them."""
+
+
 # A reserved or extension entry: a number, a range with its end, or a name.
 Interval = int | tuple[int, int] | str
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from oncelog.schemas.formats.protobuf.syntax import (
     MAX_NUMBER,
@@ -11,6 +12,7 @@ from oncelog.schemas.formats.protobuf.syntax import (
     Extend,
     Field,
     Group,
+    Identifier,
     Interval,
     Kind,
     Message,
@@ -22,12 +24,13 @@ from oncelog.schemas.formats.protobuf.syntax import (
     Value,
 )
 
-_ESCAPES = str.maketrans(
+_ESCAPES: Final = str.maketrans(
     {
         "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
         "\\": "\\\\", "'": "\\'", '"': '\\"',
     }
 )  # fmt: skip
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f\udc80-\udcff]")
 Lines = Iterator[str]
 
 
@@ -166,7 +169,7 @@ def _interval_statement(keyword: str, statement: list[Interval]) -> str:
 
 def _interval(interval: Interval) -> str:
     if isinstance(interval, str):
-        return f'"{interval}"'
+        return interval if isinstance(interval, Identifier) else f'"{interval}"'
     if isinstance(interval, int):
         return str(interval)
     start, end = interval
@@ -230,7 +233,7 @@ def _option(option: Option) -> Lines:
 def _value(value: Value) -> Lines:
     content: Any = value.content
     if value.kind is Kind.STRING:
-        yield f'"{content.translate(_ESCAPES)}"'
+        yield f'"{_CONTROL.sub(_octal, content.translate(_ESCAPES))}"'
     elif value.kind is Kind.MAP:
         yield "{"
         yield from _separated([_pair(name, inner) for name, inner in joined_pairs(content)])
@@ -241,6 +244,10 @@ def _value(value: Value) -> Lines:
         yield "]"
     else:
         yield str(content)
+
+
+def _octal(match: re.Match[str]) -> str:
+    return f"\\{ord(match[0]) & 0xFF:03o}"
 
 
 def _pair(name: str, value: Value) -> list[str]:

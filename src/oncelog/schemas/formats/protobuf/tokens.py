@@ -87,7 +87,7 @@ class Tokens:
             self.fail("an integer")
 
     def string(self) -> str:
-        """A string and those that follow it directly, joined."""
+        """A string and those that follow it directly, joined; escaped bytes that are no ASCII are surrogates."""
         if self.kind != "string":
             self.fail("a string")
         parts = []
@@ -100,5 +100,8 @@ def _unescape(match: re.Match[str]) -> str:
     hexadecimal, octal, short_unicode, long_unicode, character = match.groups()
     if character is not None:
         return _SHORT.get(character, character)
-    code = int(octal, 8) if octal else int(hexadecimal or short_unicode or long_unicode, 16)
-    return chr(code) if code < 0x110000 else "\ufffd"
+    if short_unicode or long_unicode:
+        code = int(short_unicode or long_unicode, 16)
+        return chr(code) if code < 0x110000 and not 0xD800 <= code < 0xE000 else "\ufffd"
+    byte = (int(octal, 8) if octal else int(hexadecimal, 16)) & 0xFF
+    return bytes([byte]).decode("utf-8", "surrogateescape")
