@@ -10,11 +10,10 @@ from oncelog.registry import errors
 from oncelog.registry.metadata import Document
 from oncelog.registry.registration import require_writable
 from oncelog.registry.steps import Append, Current, Program
-from oncelog.registry.store import Store
+from oncelog.registry.store import LEVELS, Store
 from oncelog.registry.subjects import GLOBAL_CONTEXT, is_valid, matches, parse_subject
 from oncelog.registry.topic_records import Key, KeyType, TopicRecord, Version
 
-LEVELS: Final = ("NONE", "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE")
 MODES: Final = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT")
 CONFIG_FIELDS: Final = (
     "alias",

@@ -52,6 +52,11 @@ class Registry:
         self._parsed: Memo[_ParsedKey, ParsedSchema] = Memo(_CACHE_BYTES)
         self._generation = 0
 
+    @property
+    def is_reading(self) -> bool:
+        """True while the registry follows its topic."""
+        return self._topic.is_reading
+
     def close(self) -> None:
         self._parsers.shutdown(wait=False, cancel_futures=True)
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
+from oncelog.registry.metadata import InvalidMetadata, check_metadata, check_rule_set
 from oncelog.registry.subjects import (
     DEFAULT_CONTEXT,
     GLOBAL_CONTEXT,
@@ -27,6 +28,7 @@ from oncelog.registry.subjects import (
 from oncelog.registry.topic_records import Document, Key, KeyType, TopicRecord, Value, Version
 
 T = TypeVar("T")
+LEVELS: Final = ("NONE", "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE")
 DEFAULT_LEVEL: Final = "BACKWARD"
 DEFAULT_MODE: Final = "READWRITE"
 LAST_IDS: Final = Key(KeyType.CONFIG, ":.__oncelog:last-ids")
@@ -68,7 +70,7 @@ class Store:
         if key == LAST_IDS:
             self._note_ids({} if value is None else _fields(value).get("lastIds"))
         elif key.type is KeyType.CONFIG:
-            _put(self.configs, key.subject, None if value is None else _fields(value))
+            _put(self.configs, key.subject, None if value is None else _valid_config(_fields(value)))
         elif key.type is KeyType.MODE:
             _put(self.modes, key.subject, None if value is None else str(_fields(value).get("mode", DEFAULT_MODE)))
         elif key.type is KeyType.CONTEXT and key.subject:
@@ -253,6 +255,22 @@ def _put(mapping: dict[str | None, T], key: str | None, value: T | None) -> None
         mapping.pop(key, None)
     else:
         mapping[key] = value
+
+
+def _valid_config(config: Document) -> Document:
+    """The config without fields that this version could not use, as a newer registry may write them."""
+    valid = dict(config)
+    if valid.get("compatibilityLevel", DEFAULT_LEVEL) not in LEVELS:
+        del valid["compatibilityLevel"]
+    checks = {"Metadata": check_metadata, "RuleSet": check_rule_set}
+    for name in [prefix + kind for kind in checks for prefix in ("default", "override") if prefix + kind in config]:
+        try:
+            if not isinstance(config[name], dict):
+                raise InvalidMetadata(f"{name} has to be an object")
+            checks[name.removeprefix("default").removeprefix("override")](config[name])
+        except InvalidMetadata:
+            del valid[name]
+    return valid
 
 
 def _fields(value: Value) -> Document:

@@ -14,7 +14,6 @@ Other registries do not know the pen. Confluent's may write before or after, not
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -107,11 +106,15 @@ class SchemasTopic:
         self._reading = asyncio.create_task(self._read())
         await self.catch_up()
 
+    @property
+    def is_reading(self) -> bool:
+        """False before the start, and after a failure that ended the reading."""
+        return self._reading is not None and not self._reading.done()
+
     async def close(self) -> None:
         if self._reading is not None:
             self._reading.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._reading
+            await asyncio.wait([self._reading])
         await self._consumer.close()
 
     async def catch_up(self) -> None:
@@ -201,6 +204,9 @@ class SchemasTopic:
             except ClientError as error:
                 self._lines.log(f"{self._partition.topic} cannot be read at the moment: {error}")
                 await asyncio.sleep(_PAUSE_S)
+            except Exception:
+                _LOG.exception("the registry reads %s no further; restart it", self._partition.topic)
+                raise
 
     async def _read_some(self) -> None:
         for fetched in await self._consumer.poll(1000):

@@ -13,7 +13,9 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from oncelog.base.units import INT32_MAX
 from oncelog.registry.guids import guid_of
+from oncelog.registry.metadata import InvalidMetadata, check_metadata, check_rule_set
 from oncelog.schemas.schema import Reference, Schema, SchemaType
 
 TOPIC: Final = "_schemas"
@@ -115,9 +117,11 @@ def decode_value(key: Key, data: bytes, timestamp_ms: int = -1) -> Value:
     document = _document(data)
     if key.type is not KeyType.SCHEMA:
         return document
-    schema_id, text = document.get("id"), document.get("schema")
-    if type(schema_id) is not int or not isinstance(text, str) or key.subject is None:
-        raise UnreadableRecord(f"version {key.version} of {key.subject} has no id or no schema")
+    schema_id: Any = document.get("id")
+    text = document.get("schema")
+    is_numbered = type(schema_id) is int and 0 <= schema_id <= INT32_MAX and 0 < key.version <= INT32_MAX
+    if not is_numbered or not isinstance(text, str) or key.subject is None:
+        raise UnreadableRecord(f"version {key.version} of {key.subject} has no valid number, no id or no schema")
     schema = read_schema(document)
     guid = _guid(document.get("md5")) or guid_of(schema)
     return Version(
@@ -138,6 +142,11 @@ def read_schema(document: Document) -> Schema:
     for name, value in (("metadata", metadata), ("ruleSet", rule_set)):
         if not isinstance(value, dict | None):
             raise UnreadableRecord(f"the field {name} has to be an object")
+    try:
+        check_metadata(metadata)
+        check_rule_set(rule_set)
+    except InvalidMetadata as error:
+        raise UnreadableRecord(str(error)) from None
     return Schema(text or "", kind, _references(document.get("references")), metadata, rule_set)
 
 

@@ -72,10 +72,35 @@ def test_other_keys_are_unreadable(key: bytes) -> None:
         decode_key(key)
 
 
-@pytest.mark.parametrize("value", [b"x", b"{}", b'{"id":"1","schema":"a"}', b'{"id":1,"schema":"a","references":[1]}'])
+UNREADABLE = [
+    b"x",
+    b"{}",
+    b'{"id":"1","schema":"a"}',
+    b'{"id":4294967296,"schema":"a"}',
+    b'{"id":1,"schema":"a","references":[1]}',
+    b'{"id":1,"schema":"a","metadata":{"tags":{"a":1}}}',
+    b'{"id":1,"schema":"a","metadata":{"properties":[1]}}',
+    b'{"id":1,"schema":"a","ruleSet":{"domainRules":1}}',
+    b'{"id":1,"schema":"a","ruleSet":{"domainRules":[{"name":"n","type":"t","params":1}]}}',
+]
+
+
+@pytest.mark.parametrize("value", UNREADABLE)
 def test_other_values_are_unreadable(value: bytes) -> None:
     with pytest.raises(UnreadableRecord):
         decode_value(Key(KeyType.SCHEMA, "s", 1), value)
+
+
+def test_fields_of_a_config_that_cannot_be_used_are_left_out() -> None:
+    machine = Machine()
+    key = b'{"keytype":"CONFIG","subject":"s","magic":0}'
+    machine.append_line(
+        key, b'{"compatibilityLevel":"NEWER","normalize":true,"defaultMetadata":1,"overrideRuleSet":[]}'
+    )
+    assert machine.store.config_in_scope("s") == {"compatibilityLevel": "BACKWARD", "normalize": True}
+    machine.append_line(b'{"keytype":"DELETE_SUBJECT","subject":"s","magic":0}', b'{"version":"x"}')
+    machine.append_line(b'{"keytype":"MODE","subject":"s","magic":0}', b"{}")
+    assert machine.register("s", A).version == 1
 
 
 def test_an_export_is_imported_with_its_ids_and_a_second_time_it_adds_nothing() -> None:

@@ -1,6 +1,6 @@
 """The ASGI application of the registry: the sender of a request, its route, and its answer.
 
-1. A body is read only for a known route and user: ``MAX_BODY_BYTES`` within ``BODY_S``, ``MAX_BODIES`` at a time.
+1. A body is read only for a known route and user: ``MAX_BODY_BYTES`` within ``BODY_S``, few large ones at a time.
 2. Requests of web pages are refused, unless the page's own address is one of this server's: a page of another site
    could otherwise register schemas through the browser of a user.
 3. Every failure is a document with `error_code` and `message`.
@@ -21,7 +21,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from oncelog.base.units import MIB
+from oncelog.base.units import KIB, MIB
 from oncelog.listening.addresses import is_addressed_to
 from oncelog.listening.waiting import source_of
 from oncelog.registry.errors import RegistryError
@@ -34,7 +34,9 @@ from oncelog.web.logins import Login
 
 MAX_BODY_BYTES: Final = 4 * MIB
 """A schema of 1 MiB, escaped as JSON text."""
-MAX_BODIES: Final = 16
+SMALL_BODY_BYTES: Final = 64 * KIB
+MAX_LARGE_BODIES: Final = 16
+"""Larger bodies that are read at a time. Each connection may have a small one."""
 BODY_S: Final = 30.0
 MAX_PARAMETERS: Final = 100
 V1_JSON: Final = "application/vnd.schemaregistry.v1+json"
@@ -57,7 +59,7 @@ class Application:
         self._registry = registry
         self._access = access
         self._attempts = Attempts()
-        self._bodies = asyncio.Semaphore(MAX_BODIES)
+        self._large_bodies = asyncio.Semaphore(MAX_LARGE_BODIES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -85,7 +87,8 @@ class Application:
         if not _is_direct(headers, self._access.names):
             return _error(request, 403, 403, "web pages may not use this registry; ask it from a program")
         if request.scope["path"] == "/health":
-            return _json(request, {"status": "ok"})
+            is_reading = self._registry.is_reading
+            return _json(request, {"status": "ok" if is_reading else "failed"}, 200 if is_reading else 503)
         user = await self._user(request)
         if user is None:
             return self._unauthorized(request)
@@ -136,17 +139,29 @@ class Application:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in _READ_TYPES:
             raise RegistryError(415, f"the content type {kind[:80]!r} is not read here; send {V1_JSON}")
-        if self._bodies.locked():
-            raise RegistryError(503, f"{MAX_BODIES} requests are being read already; try again in a moment")
-        async with self._bodies:
-            try:
-                async with asyncio.timeout(BODY_S):
-                    return await _read(request)
-            except TimeoutError:
-                raise RegistryError(408, f"the body did not arrive within {BODY_S:g} s") from None
+        if _declared_bytes(request.headers) <= SMALL_BODY_BYTES:
+            return await _read(request)
+        if self._large_bodies.locked():
+            raise RegistryError(503, f"{MAX_LARGE_BODIES} large requests are being read; try again in a moment")
+        async with self._large_bodies:
+            return await _read(request)
+
+
+def _declared_bytes(headers: Headers) -> int:
+    """The size of the body; for a chunked one the most that is read."""
+    length = headers.get("content-length", "")
+    return int(length) if length.isdigit() and len(length) < 12 else MAX_BODY_BYTES
 
 
 async def _read(request: Request) -> bytes:
+    try:
+        async with asyncio.timeout(BODY_S):
+            return await _read_chunks(request)
+    except TimeoutError:
+        raise RegistryError(408, f"the body did not arrive within {BODY_S:g} s") from None
+
+
+async def _read_chunks(request: Request) -> bytes:
     chunks, size = [], 0
     async for chunk in request.stream():
         size += len(chunk)

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from oncelog.registry import errors
 from oncelog.registry.http.permissions import Operation, Permissions
-from oncelog.registry.metadata import InvalidMetadata, check_metadata, check_rule_set
+from oncelog.registry.metadata import InvalidMetadata, check_rule_set
 from oncelog.registry.registration import Request
 from oncelog.registry.service import Registry
 from oncelog.registry.store import Store
@@ -118,12 +118,11 @@ class Call:
     def schema_request(self, subject: str) -> Request:
         """The schema of the body. Raises RegistryError."""
         document = self.document()
+        self.check_rules(document.get("ruleSet"))
         try:
             schema = read_schema(document)
-            check_metadata(schema.metadata)
-        except (UnreadableRecord, InvalidMetadata) as error:
+        except UnreadableRecord as error:
             raise errors.invalid_schema(str(error)) from None
-        self.check_rules(schema.rule_set)
         version, schema_id = document.get("version") or 0, document.get("id")
         schema_id = -1 if schema_id is None else schema_id
         if type(version) is not int or type(schema_id) is not int or max(version, schema_id) > _MAX_INT:

@@ -231,6 +231,11 @@ def test_a_registration_is_decided_again_when_another_instance_wrote(web: Web) -
     assert web.register("n", '{"n":2}').code == 50002
 
 
+def test_health_fails_once_the_topic_is_read_no_further(web: Web) -> None:
+    web.topic.is_reading = False
+    assert (web.ask("GET", "/health").status, web.ask("GET", "/health").document) == (503, {"status": "failed"})
+
+
 def test_every_pattern_of_the_table_is_found() -> None:
     for method, pattern, handler in _ROUTES:
         path = pattern.format(subject="a%2Fb", version="1", id="7", guid="g", context=".c")

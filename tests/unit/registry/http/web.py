@@ -26,6 +26,7 @@ class FakeTopic:
         self.machine = Machine()
         self.store = self.machine.store
         self.lose_pen = 0
+        self.is_reading = True
 
     async def hold_pen(self) -> None:
         await asyncio.sleep(0)
