@@ -21,6 +21,7 @@ from oncelog.records.record import Record, read_keys_and_values, read_records
 from oncelog.sim.virtual.files import MemoryFiles
 from oncelog.storage.checkpoints import read_leader_epochs, read_offsets, read_topic_id
 from oncelog.storage.errors import CorruptFile, UnusableDirectory
+from oncelog.storage.file_names import RECOVERY_POINTS
 from oncelog.storage.index.offset_index import load_offset_index
 from oncelog.storage.index.time_index import load_time_index
 from oncelog.storage.index.transaction_index import load_transaction_index
@@ -220,9 +221,9 @@ def _with_snapshot_crc(data: bytes) -> bytes:
 def _small_files(data: bytes) -> None:
     files = MemoryFiles(now_ms=lambda: _NOW_MS)
     files.make_directory("t-0")
-    for path in ("checkpoint", "meta.properties", "t-0/leader-epoch-checkpoint", "t-0/partition.metadata"):
+    for path in (RECOVERY_POINTS, "meta.properties", "t-0/leader-epoch-checkpoint", "t-0/partition.metadata"):
         _write(files, path, data)
-    for offset in read_offsets(files, "checkpoint").values():
+    for offset in read_offsets(files, RECOVERY_POINTS).values():
         invariant(0 <= offset < 1 << 63, "no offset")
     for epoch, start in read_leader_epochs(files, "t-0"):
         invariant(0 <= epoch < 1 << 31 and 0 <= start < 1 << 63, "no epoch")

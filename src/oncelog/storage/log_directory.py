@@ -38,7 +38,7 @@ from oncelog.storage.file_names import (
     is_marked_directory,
     marked_directory,
 )
-from oncelog.storage.log_config import LogConfig, StorageConfig
+from oncelog.storage.log_config import INLINE_VALIDATION_BYTES, LogConfig, StorageConfig
 from oncelog.storage.segment.index_budget import IndexBudget
 from oncelog.storage.transactions.open_transactions import OpenTransactions
 
@@ -137,7 +137,7 @@ class LogDirectory:
         recovered = Recovery(self.files, directory, config, self.storage, self._budget, now_ms).run(names, checkpointed)
         if recovered.lost_from is not None:
             self.lost_from[partition] = Offset(recovered.lost_from)
-        return PartitionLog(self._shared, partition, topic_id, config, recovered)
+        return PartitionLog(self._shared(), partition, topic_id, config, recovered)
 
     def lost(self) -> tuple[TopicPartition, ...]:
         """The logs that may lack records which were durable here: other replicas are to be preferred."""
@@ -162,7 +162,7 @@ class LogDirectory:
         self.files.make_directory(directory)
         write_topic_id(self.files, directory, topic_id, Sync.NOTHING)
         recovery = Recovery(self.files, directory, config, self.storage, self._budget, now_ms)
-        log = PartitionLog(self._shared, partition, topic_id, config, recovery.run([], Checkpointed(clean=True)))
+        log = PartitionLog(self._shared(), partition, topic_id, config, recovery.run([], Checkpointed(clean=True)))
         self.logs[partition] = log
         return log
 
@@ -173,11 +173,14 @@ class LogDirectory:
             if partition in written:
                 self._write(path, {other: offset for other, offset in written.items() if other != partition})
 
-    @cached_property
     def _shared(self) -> SharedByLogs:
         from oncelog.storage.log.partition_log import SharedByLogs
 
-        return SharedByLogs(self.files, self.storage, self._budget, self.transactions, self)
+        return SharedByLogs(self.files, self.storage, self._budget, self.transactions, self, self._room)
+
+    @cached_property
+    def _room(self) -> memoryview:
+        return memoryview(bytearray(INLINE_VALIDATION_BYTES))
 
     def delete(self, partition: TopicPartition, token: bytes) -> Job:
         """Remove a log: its directory is renamed at once, and the returned job removes it. ``token``: 16 random

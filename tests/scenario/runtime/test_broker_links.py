@@ -23,7 +23,11 @@ async def two_servers(tmp_path: Path) -> AsyncIterator[list[Server]]:
     """Brokers 1 and 2 of one cluster, which know of each other."""
     servers = []
     for broker_id in (1, 2):
-        config = {"node.id": str(broker_id), "oncelog.tree.path": str(tmp_path / "tree.db")}
+        config = {
+            "node.id": str(broker_id),
+            "oncelog.tree.path": str(tmp_path / "tree.db"),
+            "oncelog.broker.freeze.timeout.ms": "0",  # it has connections of its own
+        }
         settings = read_settings(config, data_directory=str(tmp_path / str(broker_id)), listen=("127.0.0.1", 0))
         servers.append(Server(settings))
         await servers[-1].start()

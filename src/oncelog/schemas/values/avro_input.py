@@ -94,6 +94,8 @@ def _single(kind: AvroType, value: Any, path: str) -> Any:
             raise _misfit(kind, value, path) from None
         if converted is not None:
             return converted
+    if kind.kind in ("float", "double") and value in _NOT_FINITE:
+        return float(value)
     if not _FITS[kind.kind](kind, value):
         raise _misfit(kind, value, path)
     if kind.kind in ("bytes", "fixed") and isinstance(value, str):
@@ -165,6 +167,7 @@ def _time(value: Any) -> time | None:
     return value if isinstance(value, time) else time.fromisoformat(value) if isinstance(value, str) else None
 
 
+_NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
 _LOGICAL: Final[dict[str, Callable[[Any], Any]]] = {
     "decimal": _decimal,
     "uuid": _uuid,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from oncelog.base.ids import NO_TOPIC_ID, LeaderEpoch, Offset, TopicId, TopicPartition
@@ -27,7 +27,7 @@ from oncelog.storage.log import record_validation
 from oncelog.storage.log.record_validation import ValidatedRecords
 from oncelog.storage.log.tail import TailPositions
 from oncelog.storage.log.unsynced_files import UnsyncedFiles
-from oncelog.storage.log_config import INLINE_VALIDATION_BYTES, LogConfig, StorageConfig
+from oncelog.storage.log_config import LogConfig, StorageConfig
 from oncelog.storage.producer_snapshots import Snapshots
 from oncelog.storage.segment.index_budget import IndexBudget
 from oncelog.storage.segment.segment import Segment
@@ -54,7 +54,7 @@ class SharedByLogs:
     budget: IndexBudget
     transactions: OpenTransactions
     checkpoints: Checkpoints
-    room: memoryview = field(default_factory=lambda: memoryview(bytearray(INLINE_VALIDATION_BYTES)))
+    room: memoryview
     """Scratch buffer for one batch's decompressed records; valid until the next batch."""
 
 
