@@ -2,7 +2,8 @@
 
 1. A body is read only for a known route and user: ``MAX_BODY_BYTES`` within ``BODY_S``, few large ones at a time.
 2. Requests of web pages are refused, unless the page's own address is one of this server's: a page of another site
-   could otherwise register schemas through the browser of a user.
+   could otherwise register schemas through the browser of a user. Browsers mark a page's reads only for addresses they
+   trust, so a registry without login on a loopback address refuses host names of others (DNS rebinding), too.
 3. Every failure is a document with `error_code` and `message`.
 """
 
@@ -52,6 +53,8 @@ class Access:
     login: Login
     permissions: Permissions = Permissions()  # noqa: RUF009  # frozen
     names: frozenset[str] = frozenset()
+    is_for_this_machine: bool = False
+    """True if nobody logs in because the address is a loopback one."""
 
 
 class Application:
@@ -86,6 +89,9 @@ class Application:
         headers = request.headers
         if not _is_direct(headers, self._access.names):
             return _error(request, 403, 403, "web pages may not use this registry; ask it from a program")
+        host = headers.get("host", "localhost")
+        if self._access.is_for_this_machine and not is_addressed_to(host, self._access.names):
+            return _error(request, 403, 403, f"{host[:80]!r} is no name of this registry; if it should be, give --name")
         if request.scope["path"] == "/health":
             is_reading = self._registry.is_reading
             return _json(request, {"status": "ok" if is_reading else "failed"}, 200 if is_reading else 503)

@@ -134,6 +134,15 @@ def test_pages_of_other_sites_may_not_use_it(headers: dict[str, str], status: in
         assert web.ask("GET", "/subjects", **headers).status == status
 
 
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("evil.example:8081", 403), ("localhost:8081", 200), ("127.0.0.1:8081", 200), ("[::1]", 200), ("registry", 200)],
+)
+def test_a_page_whose_name_leads_to_this_machine_does_not_read(host: str, status: int) -> None:
+    with Web(Access(NoLogin(), names=frozenset({"registry"}), is_for_this_machine=True)) as web:
+        assert web.ask("GET", "/subjects", host=host).status == status
+
+
 def test_a_body_is_bounded() -> None:
     with Web() as web:
         assert web.ask("POST", "/subjects/s/versions", b" " * (MAX_BODY_BYTES + 1)).code == 413
