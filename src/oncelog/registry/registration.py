@@ -272,6 +272,9 @@ def _records(store: Store, version: Version) -> Iterable[TopicRecord]:
     context = context_of(version.subject)
     if context != DEFAULT_CONTEXT and context not in store.contexts:
         yield TopicRecord(Key(KeyType.CONTEXT, context), {"tenant": "default", "context": context})
+    replaced = store.version(version.subject, version.version, deleted=True)
+    if replaced is not None and replaced.id != version.id:
+        yield store.marker()
     for earlier in store.versions(version.subject, deleted=True):
         # The schema was deleted and comes back under a new version: the old one goes, unless others refer to it.
         is_replaced = earlier.deleted and earlier.id == version.id and earlier.version < version.version

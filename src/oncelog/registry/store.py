@@ -68,7 +68,7 @@ class Store:
         if key.type is KeyType.SCHEMA:
             return self._apply_schema(key, value)
         if key == LAST_IDS:
-            self._note_ids({} if value is None else _fields(value).get("lastIds"))
+            self._last_ids = _later(self._last_ids, {} if value is None else _fields(value).get("lastIds"))
         elif key.type is KeyType.CONFIG:
             _put(self.configs, key.subject, None if value is None else _valid_config(_fields(value)))
         elif key.type is KeyType.MODE:
@@ -81,13 +81,11 @@ class Store:
             self._clear(key.subject)
         return True
 
-    def marker(self) -> TopicRecord:
-        """A record that says which ids were given: compaction forgets deleted schemas, but not their ids."""
-        return TopicRecord(LAST_IDS, {"subject": LAST_IDS.subject, "lastIds": dict(self._last_ids)})
-
-    def _note_ids(self, last_ids: object) -> None:
-        for context, last in last_ids.items() if isinstance(last_ids, dict) else ():
-            self._last_ids[context] = max(_number(last), self._last_ids.get(context, 0))
+    def marker(self, other: Value | None = None) -> TopicRecord:
+        """A record that says which ids were given, here and by ``other``, such a record's value: compaction forgets
+        deleted schemas, but not their ids."""
+        last_ids = self._last_ids if other is None else _later(self._last_ids, _fields(other).get("lastIds"))
+        return TopicRecord(LAST_IDS, {"subject": LAST_IDS.subject, "lastIds": dict(last_ids)})
 
     def _apply_schema(self, key: Key, value: Value | None) -> bool:
         subject, number = key.subject or "", key.version
@@ -255,6 +253,13 @@ def _put(mapping: dict[str | None, T], key: str | None, value: T | None) -> None
         mapping.pop(key, None)
     else:
         mapping[key] = value
+
+
+def _later(last_ids: dict[str, int], others: object) -> dict[str, int]:
+    later = dict(last_ids)
+    for context, last in others.items() if isinstance(others, dict) else ():
+        later[context] = max(_number(last), later.get(context, 0))
+    return later
 
 
 def _valid_config(config: Document) -> Document:
