@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final, TypeVar
@@ -36,6 +37,9 @@ LAST_IDS: Final = Key(KeyType.CONFIG, ":.__oncelog:last-ids")
 alone."""
 _VERSION_BYTES: Final = 1_500
 """An upper estimate of the memory of a version without its text."""
+_SETTING_BYTES: Final = 1_500
+_DOCUMENT_SHARE: Final = 20
+"""An upper estimate of the memory that a document takes for each character of its JSON."""
 Place = tuple[str, int]
 """A subject and a version."""
 
@@ -70,9 +74,10 @@ class Store:
         if key == LAST_IDS:
             self._last_ids = _later(self._last_ids, {} if value is None else _fields(value).get("lastIds"))
         elif key.type is KeyType.CONFIG:
-            _put(self.configs, key.subject, None if value is None else _valid_config(_fields(value)))
+            self._put(self.configs, key.subject, None if value is None else _valid_config(_fields(value)))
         elif key.type is KeyType.MODE:
-            _put(self.modes, key.subject, None if value is None else str(_fields(value).get("mode", DEFAULT_MODE)))
+            mode = None if value is None else str(_fields(value).get("mode", DEFAULT_MODE))
+            self._put(self.modes, key.subject, mode)
         elif key.type is KeyType.CONTEXT and key.subject:
             (self.contexts.discard if value is None else self.contexts.add)(key.subject)
         elif key.type is KeyType.DELETE_SUBJECT and value is not None and key.subject is not None:
@@ -86,6 +91,13 @@ class Store:
         deleted schemas, but not their ids."""
         last_ids = self._last_ids if other is None else _later(self._last_ids, _fields(other).get("lastIds"))
         return TopicRecord(LAST_IDS, {"subject": LAST_IDS.subject, "lastIds": dict(last_ids)})
+
+    def _put(self, settings: dict[str | None, T], key: str | None, value: T | None) -> None:
+        before = settings.pop(key, None)
+        self.held_bytes -= 0 if before is None else _setting_size(before)
+        if value is not None:
+            settings[key] = value
+            self.held_bytes += _setting_size(value)
 
     def _apply_schema(self, key: Key, value: Value | None) -> bool:
         subject, number = key.subject or "", key.version
@@ -248,13 +260,6 @@ def _targets(version: Version) -> Iterator[Place]:
         yield within(version.subject, reference.subject), reference.version
 
 
-def _put(mapping: dict[str | None, T], key: str | None, value: T | None) -> None:
-    if value is None:
-        mapping.pop(key, None)
-    else:
-        mapping[key] = value
-
-
 def _later(last_ids: dict[str, int], others: object) -> dict[str, int]:
     later = dict(last_ids)
     for context, last in others.items() if isinstance(others, dict) else ():
@@ -287,4 +292,14 @@ def _number(value: Any) -> int:
 
 
 def _size(version: Version) -> int:
-    return _VERSION_BYTES + 2 * len(version.schema.text) + 400 * len(version.schema.references)
+    schema = version.schema
+    documents = _document_size(schema.metadata) + _document_size(schema.rule_set)
+    return _VERSION_BYTES + 2 * len(schema.text) + 400 * len(schema.references) + documents
+
+
+def _setting_size(value: object) -> int:
+    return _SETTING_BYTES + (_document_size(value) if isinstance(value, dict) else 0)
+
+
+def _document_size(document: Document | None) -> int:
+    return 0 if document is None else _DOCUMENT_SHARE * len(json.dumps(document))
