@@ -6,7 +6,7 @@ nothing but the version that metadata carries and in references to the latest ve
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
@@ -87,15 +87,17 @@ def register(store: Store, request: Request, *, force: bool = False) -> Program[
     return appended
 
 
-def look_up(store: Store, request: Request, *, deleted: bool = False) -> Program[Version | None]:
-    """The version of a schema under its subject, or under the subject of this name in another context."""
+def look_up(
+    store: Store, request: Request, may_read: Callable[[str], bool] = lambda _: True, *, deleted: bool = False
+) -> Program[Version | None]:
+    """The version of a schema under its subject, or under the subject of this name in another context that may be read."""
     match = yield from _look_up_here(store, request, deleted)
     scope = parse_subject(request.subject)
     if match is not None or scope.context != DEFAULT_CONTEXT:
         return match
     for context in sorted(store.contexts):
         subject = Subject(context, scope.name).qualified
-        if store.versions(subject, deleted=deleted):
+        if may_read(subject) and store.versions(subject, deleted=deleted):
             try:
                 match = yield from _look_up_here(store, replace(request, subject=subject), deleted)
             except errors.RegistryError:

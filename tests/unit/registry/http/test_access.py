@@ -91,6 +91,28 @@ def test_an_id_is_read_by_those_who_may_read_a_subject_that_has_it(roles: Permis
             assert web.ask("GET", address, authorization=basic("reader")).code == 40301
 
 
+def test_names_of_other_subjects_and_contexts_are_not_told(roles: Permissions) -> None:
+    users = dict.fromkeys(("reader", "owner"), b"secret")
+    with Web(Access(Basic(users), roles)) as web:
+        for subject, text in (("secret", A), ("orders-value", A), ("hidden", B), (":.x:orders-value", B)):
+            web.ask("POST", f"/subjects/{subject}/versions", {"schema": text}, authorization=basic("owner"))
+        me = basic("reader")
+        assert web.ask("GET", "/schemas/ids/1?subject=other", authorization=me).document["subject"] == "orders-value"
+        assert "hidden" not in web.ask("GET", "/schemas/ids/2", authorization=me).text
+        assert web.ask("GET", "/contexts", authorization=me).document == ["."]
+        assert web.ask("GET", "/contexts", authorization=basic("owner")).document == [".", ".x"]
+        assert web.ask("POST", "/subjects/orders-value", {"schema": B}, authorization=me).code == 40403
+
+
+def test_a_manager_of_each_subject_does_not_change_the_settings_of_all(tmp_path: Path) -> None:
+    path = tmp_path / "roles"
+    path.write_text("alice DeveloperManage *")
+    with Web(Access(Basic({"alice": b"secret"}), read_permissions(path))) as web:
+        for address, code in (("/config", 40301), ("/config/:.x:", 40301), ("/config/s", 200)):
+            answer = web.ask("PUT", address, {"compatibility": "NONE"}, authorization=basic("alice"))
+            assert (answer.status if code == 200 else answer.code) == code
+
+
 @pytest.mark.parametrize("line", ["alice DeveloperRead", "alice Admin *", "alice DeveloperRead a b"])
 def test_permissions_that_cannot_be_read_are_refused(tmp_path: Path, line: str) -> None:
     path = tmp_path / "roles"
