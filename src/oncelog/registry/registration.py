@@ -90,7 +90,7 @@ def register(store: Store, request: Request, *, force: bool = False) -> Program[
 def look_up(
     store: Store, request: Request, may_read: Callable[[str], bool] = lambda _: True, *, deleted: bool = False
 ) -> Program[Version | None]:
-    """The version of a schema under its subject, or under the subject of this name in another context that may be read."""
+    """The version of a schema under its subject, or under the subject of this name in another context."""
     match = yield from _look_up_here(store, request, deleted)
     scope = parse_subject(request.subject)
     if match is not None or scope.context != DEFAULT_CONTEXT:

@@ -37,7 +37,9 @@ MAX_BODY_BYTES: Final = 4 * MIB
 """A schema of 1 MiB, escaped as JSON text."""
 SMALL_BODY_BYTES: Final = 64 * KIB
 MAX_LARGE_BODIES: Final = 16
-"""Larger bodies that are read at a time. Each connection may have a small one."""
+"""Larger bodies that are read and worked on at a time. Each connection may have a small one."""
+WAIT_S: Final = 10.0
+"""How long a larger body waits for its turn."""
 BODY_S: Final = 30.0
 MAX_PARAMETERS: Final = 100
 V1_JSON: Final = "application/vnd.schemaregistry.v1+json"
@@ -102,8 +104,7 @@ class Application:
         route = match(request.method, path.partition(b"?")[0])
         if route is None:
             raise RegistryError(404, NOT_FOUND)
-        body = await self._body(request) if request.method in ("POST", "PUT") else b""
-        answer = await route.handler(self._call(request, route, user, body))
+        answer = await self._handled(request, route, user)
         if answer is None:
             return Response(status_code=204)
         if isinstance(answer, str):
@@ -111,6 +112,26 @@ class Application:
         if isinstance(answer, Iterator):
             return StreamingResponse(_streamed(answer), media_type=_media_type(headers))
         return _json(request, answer)
+
+    async def _handled(self, request: Request, route: Match, user: str) -> object:
+        if request.method not in ("POST", "PUT"):
+            return await route.handler(self._call(request, route, user, b""))
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind not in _READ_TYPES:
+            raise RegistryError(415, f"the content type {kind[:80]!r} is not read here; send {V1_JSON}")
+        if _declared_bytes(request.headers) <= SMALL_BODY_BYTES:
+            return await route.handler(self._call(request, route, user, await _read(request)))
+        try:
+            async with asyncio.timeout(WAIT_S):
+                await self._large_bodies.acquire()
+        except TimeoutError:
+            message = f"{MAX_LARGE_BODIES} large requests are worked on; try again in a moment"
+            raise RegistryError(503, message) from None
+        try:
+            # Until it is answered: as Python's values a body takes many times its bytes.
+            return await route.handler(self._call(request, route, user, await _read(request)))
+        finally:
+            self._large_bodies.release()
 
     def _call(self, request: Request, route: Match, user: str, body: bytes) -> Call:
         text = request.scope["query_string"].decode("latin-1")
@@ -141,21 +162,11 @@ class Application:
         response.headers["WWW-Authenticate"] = self._access.login.challenge or 'Bearer realm="oncelog"'
         return response
 
-    async def _body(self, request: Request) -> bytes:
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind not in _READ_TYPES:
-            raise RegistryError(415, f"the content type {kind[:80]!r} is not read here; send {V1_JSON}")
-        if _declared_bytes(request.headers) <= SMALL_BODY_BYTES:
-            return await _read(request)
-        if self._large_bodies.locked():
-            raise RegistryError(503, f"{MAX_LARGE_BODIES} large requests are being read; try again in a moment")
-        async with self._large_bodies:
-            return await _read(request)
-
 
 def _declared_bytes(headers: Headers) -> int:
     """The size of the body; for a chunked one the most that is read."""
-    length = headers.get("content-length", "")
+    # A chunked body may have a length as well, which then means nothing.
+    length = "" if "transfer-encoding" in headers else headers.get("content-length", "")
     return int(length) if length.isdigit() and len(length) < 12 else MAX_BODY_BYTES
 
 

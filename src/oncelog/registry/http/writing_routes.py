@@ -27,7 +27,9 @@ async def register_schema(call: Call) -> Document:
 async def look_up_schema(call: Call) -> Document:
     subject = call.subject(Operation.READ)
     deleted = call.flag("deleted")
-    version = await call.registry.read(look_up(call.store, call.schema_request(subject), call.may_read, deleted=deleted))
+    version = await call.registry.read(
+        look_up(call.store, call.schema_request(subject), call.may_read, deleted=deleted)
+    )
     if version is not None:
         return version_document(await call.formatted(version))
     if not call.store.has_subjects(subject, deleted=deleted):

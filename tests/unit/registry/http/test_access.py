@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from pathlib import Path
 
 import pytest
 
 from oncelog.client.errors import ConfigError
-from oncelog.registry.http.application import MAX_BODY_BYTES, Access
+from oncelog.registry.http import application
+from oncelog.registry.http.application import MAX_BODY_BYTES, MAX_LARGE_BODIES, SMALL_BODY_BYTES, Access
+from oncelog.registry.http.call import Call
 from oncelog.registry.http.permissions import Permissions, read_permissions
+from oncelog.registry.http.routes import Match
 from oncelog.registry.serving import Settings
 from oncelog.web.logins import Basic, NoLogin, Token
 from tests.unit.registry.http.web import Web
@@ -170,6 +174,30 @@ def test_a_body_is_bounded() -> None:
         assert web.ask("POST", "/subjects/s/versions", b" " * (MAX_BODY_BYTES + 1)).code == 413
         large = '{"a":"' + "x" * 1_000_000 + '"}'
         assert web.register("s", large).code == 42209
+
+
+def test_large_requests_take_turns_until_they_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    working, most = 0, 0
+
+    async def register(call: Call) -> dict[str, int]:
+        nonlocal working, most
+        working += 1
+        most = max(most, working)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        working -= 1
+        return {"id": len(call.body)}
+
+    found = Match(register, {}, ".")
+    monkeypatch.setattr(application, "match", lambda _method, _path: found)
+    with Web() as web:
+        large = [("POST", "/subjects/s/versions", b" " * (SMALL_BODY_BYTES + 1))] * (MAX_LARGE_BODIES + 4)
+        assert {answer.status for answer in web.together(*large)} == {200}
+        assert most == MAX_LARGE_BODIES
+        chunked = {"transfer_encoding": "chunked", "content_length": "1"}
+        monkeypatch.setattr(application, "WAIT_S", 0)
+        web.take_large_turns()
+        assert web.ask("POST", "/subjects/s/versions", b" ", **chunked).status == 503
 
 
 def test_answers_have_the_content_type_that_the_client_reads() -> None:
