@@ -56,7 +56,8 @@ class Store:
         self.generation = 0
         """Counts records that may change what an earlier text or reference means."""
         self._places: dict[str, dict[int, dict[Place, None]]] = {}
-        self._ids: dict[str, dict[UUID, int]] = {}
+        self._ids: dict[str, dict[UUID, dict[int, None]]] = {}
+        """Ids by context and GUID: one, but imports may give a schema several."""
         self._referrers: dict[Place, dict[Place, None]] = {}
         self._last_ids: dict[str, int] = {}
 
@@ -120,7 +121,7 @@ class Store:
         if number < max(versions):
             self.subjects[subject] = dict(sorted(versions.items()))
         self._places.setdefault(context, {}).setdefault(value.id, {})[subject, number] = None
-        self._ids.setdefault(context, {})[value.guid] = value.id
+        self._ids.setdefault(context, {}).setdefault(value.guid, {})[value.id] = None
         for target in _targets(value):
             self._referrers.setdefault(target, {})[subject, number] = None
         self.held_bytes += _size(value)
@@ -140,7 +141,10 @@ class Store:
         del places[subject, number]
         if not places:
             del self._places[context][value.id]
-            self._ids[context].pop(value.guid, None)
+            ids = self._ids[context].get(value.guid, {})
+            ids.pop(value.id, None)
+            if not ids:
+                self._ids[context].pop(value.guid, None)
         for target in _targets(value):
             referrers = self._referrers.get(target, {})
             referrers.pop((subject, number), None)
@@ -189,7 +193,8 @@ class Store:
         return [self._at(place) for place in self._places.get(context, {}).get(schema_id, ())]
 
     def id_of(self, guid: UUID, context: str) -> int | None:
-        return self._ids.get(context, {}).get(guid)
+        ids = self._ids.get(context, {}).get(guid)
+        return next(reversed(ids)) if ids else None
 
     def find_id(self, schema_id: int, subject: str) -> Version | None:
         """The schema of an id as a client means it who may name a subject: there, else in another context that has the

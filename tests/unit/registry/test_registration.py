@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from oncelog.registry.errors import RegistryError
@@ -103,6 +105,18 @@ def test_clients_imports_and_overwritten_versions_do_not_free_an_id() -> None:
     machine.register("u", B, id=8, version=1)
     machine.set_mode(None, "READWRITE")
     assert machine.compacted().register("v", '{"v":1}').id == 10
+
+
+def test_a_schema_that_an_import_gave_two_ids_is_found_by_its_guid_until_both_are_gone() -> None:
+    machine = Machine()
+    machine.set_mode(None, "IMPORT")
+    kept = machine.register("s", A, id=5, version=1)
+    machine.append(TopicRecord(Key(KeyType.SCHEMA, "t", 1), replace(kept, subject="t", id=7)))
+    machine.delete("t")
+    machine.delete("t", permanent=True)
+    assert machine.store.id_of(kept.guid, ".") == 5
+    machine.set_mode(None, "READWRITE")
+    assert machine.register("u", A).id == 5
 
 
 def test_of_two_records_with_one_id_the_first_counts_for_everybody() -> None:
