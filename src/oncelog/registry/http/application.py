@@ -15,7 +15,7 @@ import logging
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
@@ -195,7 +195,8 @@ def _is_direct(headers: Headers, names: frozenset[str]) -> bool:
     host = headers.get("host", "")
     is_own = headers.get("sec-fetch-site", "same-origin") == "same-origin"
     origin = headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+    # Compared as a text: an origin may be no address at all.
+    if origin is not None and origin.lower().partition("://")[2] != host.lower():
         return False
     return is_own and is_addressed_to(host, names)
 

@@ -151,6 +151,8 @@ def test_json_is_read_under_all_its_names(kind: str) -> None:
         ({"origin": "http://evil.example", "host": "localhost:8081"}, 403),
         ({"sec_fetch_site": "cross-site", "host": "localhost:8081"}, 403),
         ({"origin": "http://evil.example", "host": "evil.example"}, 403),
+        ({"origin": "http://[", "host": "localhost:8081"}, 403),
+        ({"origin": "null", "host": "localhost:8081"}, 403),
         ({"origin": "http://localhost:8081", "host": "localhost:8081", "sec_fetch_site": "same-origin"}, 200),
         ({"origin": "http://registry.example", "host": "registry.example"}, 200),
     ],
@@ -198,6 +200,13 @@ def test_large_requests_take_turns_until_they_are_answered(monkeypatch: pytest.M
         monkeypatch.setattr(application, "WAIT_S", 0)
         web.take_large_turns()
         assert web.ask("POST", "/subjects/s/versions", b" ", **chunked).status == 503
+
+
+@pytest.mark.parametrize("number", [b"NaN", b"-Infinity", b"1e999"])
+def test_numbers_that_no_json_has_are_not_read(number: bytes) -> None:
+    rules = b'{"domainRules":[{"name":"r","type":"T","params":{"p":%s}}]}' % number
+    with Web() as web:
+        assert web.ask("POST", "/subjects/s/versions", b'{"schema":"{}","ruleSet":%s}' % rules).code == 400
 
 
 def test_answers_have_the_content_type_that_the_client_reads() -> None:
