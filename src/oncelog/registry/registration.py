@@ -6,7 +6,7 @@ nothing but the version that metadata carries and in references to the latest ve
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
@@ -87,7 +87,9 @@ def register(store: Store, request: Request, *, force: bool = False) -> Program[
     return appended
 
 
-def look_up(store: Store, request: Request, *, deleted: bool = False) -> Program[Version | None]:
+def look_up(
+    store: Store, request: Request, may_read: Callable[[str], bool] = lambda _: True, *, deleted: bool = False
+) -> Program[Version | None]:
     """The version of a schema under its subject, or under the subject of this name in another context."""
     match = yield from _look_up_here(store, request, deleted)
     scope = parse_subject(request.subject)
@@ -95,7 +97,7 @@ def look_up(store: Store, request: Request, *, deleted: bool = False) -> Program
         return match
     for context in sorted(store.contexts):
         subject = Subject(context, scope.name).qualified
-        if store.versions(subject, deleted=deleted):
+        if may_read(subject) and store.versions(subject, deleted=deleted):
             try:
                 match = yield from _look_up_here(store, replace(request, subject=subject), deleted)
             except errors.RegistryError:
@@ -272,6 +274,9 @@ def _records(store: Store, version: Version) -> Iterable[TopicRecord]:
     context = context_of(version.subject)
     if context != DEFAULT_CONTEXT and context not in store.contexts:
         yield TopicRecord(Key(KeyType.CONTEXT, context), {"tenant": "default", "context": context})
+    replaced = store.version(version.subject, version.version, deleted=True)
+    if replaced is not None and replaced.id != version.id:
+        yield store.marker()
     for earlier in store.versions(version.subject, deleted=True):
         # The schema was deleted and comes back under a new version: the old one goes, unless others refer to it.
         is_replaced = earlier.deleted and earlier.id == version.id and earlier.version < version.version

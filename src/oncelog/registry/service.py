@@ -71,8 +71,6 @@ class Registry:
                 return await self._run(begin())
             except PenLost:
                 await asyncio.sleep(random.uniform(0.0, 0.01) * (attempt + 1))
-            except ClientError as error:
-                raise errors.RegistryError(errors.Code.STORE_FAILED, f"the topic cannot be written: {error}") from None
         raise errors.RegistryError(
             errors.Code.TIMED_OUT, f"other instances wrote during each of {MAX_ATTEMPTS} attempts; try again"
         )
@@ -116,10 +114,13 @@ class Registry:
             return await self._compare(step)
         if self._read_only:
             raise errors.not_permitted("this registry is read-only; send changes to one that was started without it")
-        if isinstance(step, Current):
-            await self._topic.hold_pen()
-        else:
-            await self._append(step)
+        try:
+            if isinstance(step, Current):
+                await self._topic.hold_pen()
+            else:
+                await self._append(step)
+        except ClientError as error:
+            raise errors.RegistryError(errors.Code.STORE_FAILED, f"the topic cannot be written: {error}") from None
         return None
 
     async def _append(self, step: Append) -> None:

@@ -48,14 +48,17 @@ class Settings:
     def __post_init__(self) -> None:
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise ConfigError("--tls-cert and --tls-key must be given together")
-        has_login = not isinstance(self.login, NoLogin)
-        if not has_login and not self.is_open and not is_loopback(self.host):
+        if not self.has_login and not self.is_open and not is_loopback(self.host):
             raise ConfigError(
                 f"{self.host} can be reached from other machines: give --auth basic FILE or --auth token FILE, or "
                 "--open to let everybody there read and write schemas"
             )
-        if self.permissions.grants is not None and not has_login:
+        if self.permissions.grants is not None and not self.has_login:
             raise ConfigError("--permissions needs users: give --auth, too")
+
+    @property
+    def has_login(self) -> bool:
+        return not isinstance(self.login, NoLogin)
 
     @property
     def url(self) -> str:
@@ -100,7 +103,9 @@ class RegistryServer:
         self, registry: Registry, on_listening: Callable[[], object], bound: list[socket.socket] | None
     ) -> None:
         settings = self._settings
-        access = Access(settings.login, settings.permissions, settings.names | {settings.host.lower()})
+        names = settings.names | {settings.host.lower()}
+        is_for_this_machine = not settings.has_login and not settings.is_open and is_loopback(settings.host)
+        access = Access(settings.login, settings.permissions, names, is_for_this_machine)
         app = Application(registry, access)
         config = server_config(app, settings.host, settings.port, settings.tls_certificate, settings.tls_key)
         self.server = HttpServer(config, "the registry")

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final, TypeVar
@@ -36,6 +37,9 @@ LAST_IDS: Final = Key(KeyType.CONFIG, ":.__oncelog:last-ids")
 alone."""
 _VERSION_BYTES: Final = 1_500
 """An upper estimate of the memory of a version without its text."""
+_SETTING_BYTES: Final = 1_500
+_DOCUMENT_SHARE: Final = 20
+"""An upper estimate of the memory that a document takes for each character of its JSON."""
 Place = tuple[str, int]
 """A subject and a version."""
 
@@ -52,7 +56,8 @@ class Store:
         self.generation = 0
         """Counts records that may change what an earlier text or reference means."""
         self._places: dict[str, dict[int, dict[Place, None]]] = {}
-        self._ids: dict[str, dict[UUID, int]] = {}
+        self._ids: dict[str, dict[UUID, dict[int, None]]] = {}
+        """Ids by context and GUID: one, but imports may give a schema several."""
         self._referrers: dict[Place, dict[Place, None]] = {}
         self._last_ids: dict[str, int] = {}
 
@@ -68,11 +73,12 @@ class Store:
         if key.type is KeyType.SCHEMA:
             return self._apply_schema(key, value)
         if key == LAST_IDS:
-            self._note_ids({} if value is None else _fields(value).get("lastIds"))
+            self._last_ids = _later(self._last_ids, {} if value is None else _fields(value).get("lastIds"))
         elif key.type is KeyType.CONFIG:
-            _put(self.configs, key.subject, None if value is None else _valid_config(_fields(value)))
+            self._put(self.configs, key.subject, None if value is None else _valid_config(_fields(value)))
         elif key.type is KeyType.MODE:
-            _put(self.modes, key.subject, None if value is None else str(_fields(value).get("mode", DEFAULT_MODE)))
+            mode = None if value is None else str(_fields(value).get("mode", DEFAULT_MODE))
+            self._put(self.modes, key.subject, mode)
         elif key.type is KeyType.CONTEXT and key.subject:
             (self.contexts.discard if value is None else self.contexts.add)(key.subject)
         elif key.type is KeyType.DELETE_SUBJECT and value is not None and key.subject is not None:
@@ -81,13 +87,18 @@ class Store:
             self._clear(key.subject)
         return True
 
-    def marker(self) -> TopicRecord:
-        """A record that says which ids were given: compaction forgets deleted schemas, but not their ids."""
-        return TopicRecord(LAST_IDS, {"subject": LAST_IDS.subject, "lastIds": dict(self._last_ids)})
+    def marker(self, other: Value | None = None) -> TopicRecord:
+        """A record that says which ids were given, here and by ``other``, such a record's value: compaction forgets
+        deleted schemas, but not their ids."""
+        last_ids = self._last_ids if other is None else _later(self._last_ids, _fields(other).get("lastIds"))
+        return TopicRecord(LAST_IDS, {"subject": LAST_IDS.subject, "lastIds": dict(last_ids)})
 
-    def _note_ids(self, last_ids: object) -> None:
-        for context, last in last_ids.items() if isinstance(last_ids, dict) else ():
-            self._last_ids[context] = max(_number(last), self._last_ids.get(context, 0))
+    def _put(self, settings: dict[str | None, T], key: str | None, value: T | None) -> None:
+        before = settings.pop(key, None)
+        self.held_bytes -= 0 if before is None else _setting_size(before)
+        if value is not None:
+            settings[key] = value
+            self.held_bytes += _setting_size(value)
 
     def _apply_schema(self, key: Key, value: Value | None) -> bool:
         subject, number = key.subject or "", key.version
@@ -110,7 +121,7 @@ class Store:
         if number < max(versions):
             self.subjects[subject] = dict(sorted(versions.items()))
         self._places.setdefault(context, {}).setdefault(value.id, {})[subject, number] = None
-        self._ids.setdefault(context, {})[value.guid] = value.id
+        self._ids.setdefault(context, {}).setdefault(value.guid, {})[value.id] = None
         for target in _targets(value):
             self._referrers.setdefault(target, {})[subject, number] = None
         self.held_bytes += _size(value)
@@ -130,7 +141,10 @@ class Store:
         del places[subject, number]
         if not places:
             del self._places[context][value.id]
-            self._ids[context].pop(value.guid, None)
+            ids = self._ids[context].get(value.guid, {})
+            ids.pop(value.id, None)
+            if not ids:
+                self._ids[context].pop(value.guid, None)
         for target in _targets(value):
             referrers = self._referrers.get(target, {})
             referrers.pop((subject, number), None)
@@ -179,7 +193,8 @@ class Store:
         return [self._at(place) for place in self._places.get(context, {}).get(schema_id, ())]
 
     def id_of(self, guid: UUID, context: str) -> int | None:
-        return self._ids.get(context, {}).get(guid)
+        ids = self._ids.get(context, {}).get(guid)
+        return next(reversed(ids)) if ids else None
 
     def find_id(self, schema_id: int, subject: str) -> Version | None:
         """The schema of an id as a client means it who may name a subject: there, else in another context that has the
@@ -250,11 +265,11 @@ def _targets(version: Version) -> Iterator[Place]:
         yield within(version.subject, reference.subject), reference.version
 
 
-def _put(mapping: dict[str | None, T], key: str | None, value: T | None) -> None:
-    if value is None:
-        mapping.pop(key, None)
-    else:
-        mapping[key] = value
+def _later(last_ids: dict[str, int], others: object) -> dict[str, int]:
+    later = dict(last_ids)
+    for context, last in others.items() if isinstance(others, dict) else ():
+        later[context] = max(_number(last), later.get(context, 0))
+    return later
 
 
 def _valid_config(config: Document) -> Document:
@@ -282,4 +297,14 @@ def _number(value: Any) -> int:
 
 
 def _size(version: Version) -> int:
-    return _VERSION_BYTES + 2 * len(version.schema.text) + 400 * len(version.schema.references)
+    schema = version.schema
+    documents = _document_size(schema.metadata) + _document_size(schema.rule_set)
+    return _VERSION_BYTES + 2 * len(schema.text) + 400 * len(schema.references) + documents
+
+
+def _setting_size(value: object) -> int:
+    return _SETTING_BYTES + (_document_size(value) if isinstance(value, dict) else 0)
+
+
+def _document_size(document: Document | None) -> int:
+    return 0 if document is None else _DOCUMENT_SHARE * len(json.dumps(document))

@@ -9,6 +9,8 @@ GLOBAL_CONTEXT: Final = ".__GLOBAL"
 """The context whose config and mode hold for all contexts."""
 ALL_CONTEXTS: Final = ":*:"
 MAX_SUBJECT_LENGTH: Final = 1024
+OWN_CONTEXT: Final = ".__oncelog"
+"""The context of records that clients do not have."""
 _PREFIX: Final = ":."
 _RESERVED: Final = ("__GLOBAL", "__EMPTY")
 
@@ -64,7 +66,7 @@ def is_valid(text: str, *, names_schemas: bool) -> bool:
     if len(text) > MAX_SUBJECT_LENGTH or any(ord(letter) < 0x20 or 0x7F <= ord(letter) < 0xA0 for letter in text):
         return False
     subject = parse_subject(text)
-    if subject.name in _RESERVED or subject.context == "*":
+    if subject.name in _RESERVED or subject.context in ("*", OWN_CONTEXT):
         return False
     return not (names_schemas and (not subject.name or subject.context == GLOBAL_CONTEXT))
 

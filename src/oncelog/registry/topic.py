@@ -22,7 +22,7 @@ from typing import Final
 from oncelog.admin.configs import ResourceType, values_of
 from oncelog.admin.topics import NewTopic, ensure_topic
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.ids import NO_TOPIC_ID, TopicName, TopicPartition
 from oncelog.base.units import MIB
 from oncelog.client.aio import AsyncClient, AsyncConsumer, AsyncTransactionalProducer
 from oncelog.client.errors import ClientError, ConfigError
@@ -95,6 +95,8 @@ class SchemasTopic:
         self._advanced = asyncio.Condition()
         self._raw_keys: dict[Key, bytes] = {}
         # Keys that another registry writes with other bytes: compaction compares bytes.
+        self._topic_id: bytes | None = None
+        """The id of the topic that was read."""
         self._pen: _Pen | None = None
         self._reading: asyncio.Task[None] | None = None
         self._lines = LimitedLines(_LOG, logging.WARNING)
@@ -119,7 +121,14 @@ class SchemasTopic:
 
     async def catch_up(self) -> None:
         """Wait until everything that is in the topic now has been applied. Raises ClientError or RegistryError."""
+        before = self.position
         ends = await self._consumer.list_offsets({self._partition: _LATEST}, read_committed=True)
+        if ends[self._partition] < before:
+            # Deleted and created again, or cut; the reader sees it, too. Until then the store has what is gone.
+            raise errors.RegistryError(
+                errors.Code.STORE_FAILED,
+                f"{self._partition.topic} ends before offset {before}, which was read already; it is read again",
+            )
         await self._reach(ends[self._partition])
 
     async def hold_pen(self) -> None:
@@ -210,9 +219,14 @@ class SchemasTopic:
 
     async def _read_some(self) -> None:
         for fetched in await self._consumer.poll(1000):
-            if fetched.error_code:
+            is_another = False
+            if fetched.topic_id != NO_TOPIC_ID:  # Errors have none, nor do old brokers.
+                is_another = self._topic_id not in (None, fetched.topic_id)
+                self._topic_id = fetched.topic_id
+            if fetched.error_code or is_another:
                 # Deleted and created again, or cut by retention.
-                self._lines.log(f"{self._partition.topic} is read again from its start (error {fetched.error_code})")
+                reason = f"error {fetched.error_code}" if fetched.error_code else "it was created again"
+                self._lines.log(f"{self._partition.topic} is read again from its start ({reason})")
                 await self._read_from_start()
                 return
             for record in read_fetched(fetched, read_committed=True):

@@ -68,6 +68,11 @@ def import_records(store: Store, records: list[TopicRecord]) -> Program[int]:
     yield Current()
     new = [record for record in records if not _is_held(store, record)]
     _check_ids(store, [record.value for record in new if isinstance(record.value, Version)])
+    for record in records:
+        if record.key == LAST_IDS and record.value is not None:
+            # Its own record stands for the ids given here and there.
+            marker = store.marker(record.value)
+            new += [marker] if marker != store.marker() else []
     if new:
         yield Append(tuple(new))
     return len(new)
@@ -88,7 +93,9 @@ def _is_held(store: Store, record: TopicRecord) -> bool:
         return key.subject in store.contexts
     if key.type is KeyType.MODE:
         return store.modes.get(key.subject) == (value or {}).get("mode")
-    if key.type is KeyType.CONFIG and key != LAST_IDS:
+    if key == LAST_IDS:
+        return True
+    if key.type is KeyType.CONFIG:
         return store.configs.get(key.subject) == value
     return False
 

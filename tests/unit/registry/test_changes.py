@@ -148,3 +148,18 @@ def test_a_context_is_deleted_when_it_is_empty() -> None:
     machine.delete(":.x:s", permanent=True)
     machine.run(changes.delete_context(machine.store, ":.x:"))
     assert machine.store.all_contexts() == ["."]
+
+
+def test_metadata_rules_and_settings_count_as_held() -> None:
+    machine = Machine()
+    metadata = {"properties": {f"property-{number}": "x" for number in range(1000)}}
+    machine.set_config("s", defaultMetadata=metadata)
+    machine.set_mode("t", "READONLY")
+    config_bytes = machine.store.held_bytes
+    assert config_bytes > 300_000
+    machine.register("s", A)
+    assert machine.store.held_bytes > 2 * 300_000
+    machine.delete("s")
+    machine.delete("s", permanent=True)
+    machine.set_mode("t", None)
+    assert machine.store.held_bytes == 0

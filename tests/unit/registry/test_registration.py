@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from oncelog.registry.errors import RegistryError
 from oncelog.registry.store import Store
 from oncelog.registry.topic_records import Key, KeyType, TopicRecord, Version
+from oncelog.registry.transfer import exported, import_records
 from oncelog.schemas.schema import Reference, Schema
 from tests.unit.registry.machine import Machine
 
@@ -84,6 +87,36 @@ def test_the_id_of_a_schema_deleted_for_good_is_never_given_again_not_even_after
     later = machine.compacted()
     assert not later.store.subjects
     assert later.register("t", A).id == 4
+
+
+def test_clients_imports_and_overwritten_versions_do_not_free_an_id() -> None:
+    machine = Machine()
+    machine.register("s", A)
+    machine.register("s", B)
+    machine.delete("s")
+    machine.delete("s", permanent=True)
+    with refused(42208):
+        machine.set_config(":.__oncelog:last-ids", compatibilityLevel="FULL")
+    machine.run(import_records(machine.store, list(exported(Machine().store))))
+    assert machine.compacted().register("t", C).id == 3
+
+    machine.set_mode(None, "IMPORT", force=True)
+    machine.register("u", A, id=9, version=1)
+    machine.register("u", B, id=8, version=1)
+    machine.set_mode(None, "READWRITE")
+    assert machine.compacted().register("v", '{"v":1}').id == 10
+
+
+def test_a_schema_that_an_import_gave_two_ids_is_found_by_its_guid_until_both_are_gone() -> None:
+    machine = Machine()
+    machine.set_mode(None, "IMPORT")
+    kept = machine.register("s", A, id=5, version=1)
+    machine.append(TopicRecord(Key(KeyType.SCHEMA, "t", 1), replace(kept, subject="t", id=7)))
+    machine.delete("t")
+    machine.delete("t", permanent=True)
+    assert machine.store.id_of(kept.guid, ".") == 5
+    machine.set_mode(None, "READWRITE")
+    assert machine.register("u", A).id == 5
 
 
 def test_of_two_records_with_one_id_the_first_counts_for_everybody() -> None:

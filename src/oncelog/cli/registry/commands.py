@@ -41,7 +41,7 @@ def serve(
     tls_cert: Annotated[Path | None, typer.Option("--tls-cert", metavar="FILE", help="Certificate chain, PEM.")] = None,
     tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Its private key, PEM.")] = None,
     name: Annotated[
-        list[str] | None, typer.Option("--name", metavar="HOST", help="A host name that web pages may use for it.")
+        list[str] | None, typer.Option("--name", metavar="HOST", help="A further host name of the registry.")
     ] = None,
 ) -> None:
     """Serve the routes of Confluent's registry; several instances may share a topic.

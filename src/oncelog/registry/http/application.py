@@ -2,7 +2,8 @@
 
 1. A body is read only for a known route and user: ``MAX_BODY_BYTES`` within ``BODY_S``, few large ones at a time.
 2. Requests of web pages are refused, unless the page's own address is one of this server's: a page of another site
-   could otherwise register schemas through the browser of a user.
+   could otherwise register schemas through the browser of a user. Browsers mark a page's reads only for addresses they
+   trust, so a registry without login on a loopback address refuses host names of others (DNS rebinding), too.
 3. Every failure is a document with `error_code` and `message`.
 """
 
@@ -14,7 +15,7 @@ import logging
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
@@ -36,7 +37,9 @@ MAX_BODY_BYTES: Final = 4 * MIB
 """A schema of 1 MiB, escaped as JSON text."""
 SMALL_BODY_BYTES: Final = 64 * KIB
 MAX_LARGE_BODIES: Final = 16
-"""Larger bodies that are read at a time. Each connection may have a small one."""
+"""Larger bodies that are read and worked on at a time. Each connection may have a small one."""
+WAIT_S: Final = 10.0
+"""How long a larger body waits for its turn."""
 BODY_S: Final = 30.0
 MAX_PARAMETERS: Final = 100
 V1_JSON: Final = "application/vnd.schemaregistry.v1+json"
@@ -52,6 +55,8 @@ class Access:
     login: Login
     permissions: Permissions = Permissions()  # noqa: RUF009  # frozen
     names: frozenset[str] = frozenset()
+    is_for_this_machine: bool = False
+    """True if nobody logs in because the address is a loopback one."""
 
 
 class Application:
@@ -86,6 +91,9 @@ class Application:
         headers = request.headers
         if not _is_direct(headers, self._access.names):
             return _error(request, 403, 403, "web pages may not use this registry; ask it from a program")
+        host = headers.get("host", "localhost")
+        if self._access.is_for_this_machine and not is_addressed_to(host, self._access.names):
+            return _error(request, 403, 403, f"{host[:80]!r} is no name of this registry; if it should be, give --name")
         if request.scope["path"] == "/health":
             is_reading = self._registry.is_reading
             return _json(request, {"status": "ok" if is_reading else "failed"}, 200 if is_reading else 503)
@@ -96,8 +104,7 @@ class Application:
         route = match(request.method, path.partition(b"?")[0])
         if route is None:
             raise RegistryError(404, NOT_FOUND)
-        body = await self._body(request) if request.method in ("POST", "PUT") else b""
-        answer = await route.handler(self._call(request, route, user, body))
+        answer = await self._handled(request, route, user)
         if answer is None:
             return Response(status_code=204)
         if isinstance(answer, str):
@@ -105,6 +112,26 @@ class Application:
         if isinstance(answer, Iterator):
             return StreamingResponse(_streamed(answer), media_type=_media_type(headers))
         return _json(request, answer)
+
+    async def _handled(self, request: Request, route: Match, user: str) -> object:
+        if request.method not in ("POST", "PUT"):
+            return await route.handler(self._call(request, route, user, b""))
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind not in _READ_TYPES:
+            raise RegistryError(415, f"the content type {kind[:80]!r} is not read here; send {V1_JSON}")
+        if _declared_bytes(request.headers) <= SMALL_BODY_BYTES:
+            return await route.handler(self._call(request, route, user, await _read(request)))
+        try:
+            async with asyncio.timeout(WAIT_S):
+                await self._large_bodies.acquire()
+        except TimeoutError:
+            message = f"{MAX_LARGE_BODIES} large requests are worked on; try again in a moment"
+            raise RegistryError(503, message) from None
+        try:
+            # Until it is answered: as Python's values a body takes many times its bytes.
+            return await route.handler(self._call(request, route, user, await _read(request)))
+        finally:
+            self._large_bodies.release()
 
     def _call(self, request: Request, route: Match, user: str, body: bytes) -> Call:
         text = request.scope["query_string"].decode("latin-1")
@@ -135,21 +162,11 @@ class Application:
         response.headers["WWW-Authenticate"] = self._access.login.challenge or 'Bearer realm="oncelog"'
         return response
 
-    async def _body(self, request: Request) -> bytes:
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind not in _READ_TYPES:
-            raise RegistryError(415, f"the content type {kind[:80]!r} is not read here; send {V1_JSON}")
-        if _declared_bytes(request.headers) <= SMALL_BODY_BYTES:
-            return await _read(request)
-        if self._large_bodies.locked():
-            raise RegistryError(503, f"{MAX_LARGE_BODIES} large requests are being read; try again in a moment")
-        async with self._large_bodies:
-            return await _read(request)
-
 
 def _declared_bytes(headers: Headers) -> int:
     """The size of the body; for a chunked one the most that is read."""
-    length = headers.get("content-length", "")
+    # A chunked body may have a length as well, which then means nothing.
+    length = "" if "transfer-encoding" in headers else headers.get("content-length", "")
     return int(length) if length.isdigit() and len(length) < 12 else MAX_BODY_BYTES
 
 
@@ -178,7 +195,8 @@ def _is_direct(headers: Headers, names: frozenset[str]) -> bool:
     host = headers.get("host", "")
     is_own = headers.get("sec-fetch-site", "same-origin") == "same-origin"
     origin = headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+    # Compared as a text: an origin may be no address at all.
+    if origin is not None and origin.lower().partition("://")[2] != host.lower():
         return False
     return is_own and is_addressed_to(host, names)
 

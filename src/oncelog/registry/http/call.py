@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -107,7 +108,7 @@ class Call:
         """Raises RegistryError for a body that is not a JSON object."""
         if self._document is None:
             try:
-                document = json.loads(self.body)
+                document = json.loads(self.body, parse_constant=_number_of_json, parse_float=_number_of_json)
             except (ValueError, RecursionError):
                 raise errors.RegistryError(400, "the body is not JSON") from None
             if not isinstance(document, dict):
@@ -157,6 +158,14 @@ class Call:
         if version is None:
             raise errors.version_not_found(number)
         return version
+
+
+def _number_of_json(text: str) -> float:
+    """Raises ValueError for numbers that JSON cannot have, in the topic and in answers."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number
 
 
 def number_of(text: str) -> int:

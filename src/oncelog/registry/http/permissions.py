@@ -52,8 +52,9 @@ class Permissions:
         """``subject`` None stands for all subjects together."""
         if self.grants is None:
             return True
+        needed = frozenset({operation} if subject is not None else Operation)
         return any(
-            grant.user in (user, "*") and operation in grant.operations and _covers(grant, subject)
+            grant.user in (user, "*") and needed <= grant.operations and _covers(grant, subject)
             for grant in self.grants
         )
 

@@ -10,7 +10,7 @@ from oncelog import __version__
 from oncelog.registry import errors
 from oncelog.registry.http.call import Call
 from oncelog.registry.http.documents import Document, schema_document, version_document
-from oncelog.registry.http.permissions import Operation
+from oncelog.registry.http.permissions import DENIED, Operation
 from oncelog.registry.store import Store
 from oncelog.registry.subjects import ALL_CONTEXTS, DEFAULT_CONTEXT, context_of, context_prefix, has_prefix, within
 from oncelog.registry.topic_records import Version
@@ -164,8 +164,12 @@ async def get_mode(call: Call) -> Document:
 
 
 async def list_contexts(call: Call) -> list[str]:
-    prefix = call.text("contextPrefix")
-    return list(call.page(name for name in call.store.all_contexts() if name.startswith(prefix)))
+    prefix, store = call.text("contextPrefix"), call.store
+    names = (name for name in store.all_contexts() if name.startswith(prefix))
+    if call.permissions.grants is not None:
+        readable = {context_of(subject) for subject in store.subjects if call.may_read(subject)}
+        names = (name for name in names if name == DEFAULT_CONTEXT or name in readable)
+    return list(call.page(names))
 
 
 async def get_cluster_id(call: Call) -> Document:
@@ -187,10 +191,14 @@ def _by_id(call: Call) -> Version:
     version = call.store.find_id(schema_id, call.in_context(call.text("subject")))
     if version is None:
         raise errors.schema_not_found(schema_id)
+    if call.may_read(version.subject):
+        return version
     places = call.store.places(schema_id, _context(version))
-    if not any(call.may_read(place.subject) for place in places):
-        call.require(Operation.READ, version.subject)
-    return version
+    readable = next((place for place in places if call.may_read(place.subject)), None)
+    if readable is None:
+        # Without the subject: ids can be counted through, names cannot.
+        raise errors.RegistryError(DENIED, f"User is denied operation {Operation.READ} on schema {schema_id}")
+    return readable
 
 
 def _places_of_id(call: Call) -> list[Version]:

@@ -27,9 +27,10 @@ async def register_schema(call: Call) -> Document:
 async def look_up_schema(call: Call) -> Document:
     subject = call.subject(Operation.READ)
     deleted = call.flag("deleted")
-    version = await call.registry.read(look_up(call.store, call.schema_request(subject), deleted=deleted))
+    version = await call.registry.read(
+        look_up(call.store, call.schema_request(subject), call.may_read, deleted=deleted)
+    )
     if version is not None:
-        call.require(Operation.READ, version.subject)
         return version_document(await call.formatted(version))
     if not call.store.has_subjects(subject, deleted=deleted):
         raise errors.subject_not_found(subject)

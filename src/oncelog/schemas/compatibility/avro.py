@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from oncelog.schemas.compatibility.rules import Difference, Rule
+from oncelog.schemas.compatibility.rules import Difference, Rule, deeper, shown
 from oncelog.schemas.formats.avro.types import (
     NO_DEFAULT,
     Array,
@@ -155,11 +155,11 @@ def _report(
         reported.add(key)
         result = judged[key]
         for rule, place, info in result.errors:
-            yield Difference(rule, _shown(path + place), info)
+            yield Difference(rule, _shown((*path, *place)), info)
         for place, branches, info in result.branches:
             if not branches or any(_key(branch) in incompatible for branch in branches):
-                yield Difference(MISSING_UNION_BRANCH, _shown(path + place), info)
-        pending += [(path + place, part) for place, part in reversed(result.parts)]
+                yield Difference(MISSING_UNION_BRANCH, _shown((*path, *place)), info)
+        pending += [(deeper(path, place), part) for place, part in reversed(result.parts)]
 
 
 def _shown(path: Path) -> str:
@@ -218,7 +218,7 @@ def _candidates(union: Union, writer: AvroType) -> list[Pair]:
 
 def _judge_named(reader: Named, writer: Named, result: _Judged) -> None:
     if reader.simple_name != writer.simple_name and writer.full_name not in reader.aliases:
-        result.errors.append((NAME_MISMATCH, ("name",), f"expected: {writer.full_name}"))
+        result.errors.append((NAME_MISMATCH, ("name",), shown(f"expected: {writer.full_name}")))
     if isinstance(reader, Fixed) and isinstance(writer, Fixed):
         if reader.size != writer.size:
             info = f"expected: {writer.size}, found: {reader.size}"
@@ -226,7 +226,7 @@ def _judge_named(reader: Named, writer: Named, result: _Judged) -> None:
     elif isinstance(reader, Enum) and isinstance(writer, Enum):
         missing = sorted(set(writer.symbols) - set(reader.symbols))
         if missing and reader.default is None:
-            result.errors.append((MISSING_ENUM_SYMBOLS, ("symbols",), f"[{', '.join(missing)}]"))
+            result.errors.append((MISSING_ENUM_SYMBOLS, ("symbols",), shown(f"[{', '.join(missing)}]")))
     elif isinstance(reader, Record) and isinstance(writer, Record):
         _judge_fields(reader, writer, result)
 
@@ -245,8 +245,8 @@ def _judge_fields(reader: Record, writer: Record, result: _Judged) -> None:
         place = ("fields", str(position))
         has_default = reader_field.default is not NO_DEFAULT
         if not matching and not has_default:
-            result.errors.append((READER_FIELD_MISSING_DEFAULT_VALUE, place, reader_field.name))
-        shared = any(readers[source.name] > 1 for source in matching)
-        if len(matching) > 1 or (shared and not has_default):
-            result.errors.append((READER_FIELD_AMBIGUOUS, place, reader_field.name))
+            result.errors.append((READER_FIELD_MISSING_DEFAULT_VALUE, place, shown(reader_field.name)))
+        is_shared = any(readers[source.name] > 1 for source in matching)
+        if len(matching) > 1 or (is_shared and not has_default):
+            result.errors.append((READER_FIELD_AMBIGUOUS, place, shown(reader_field.name)))
         result.parts += [((*place, "type"), (reader_field.type, source.type)) for source in matching]

@@ -15,6 +15,7 @@ from oncelog.schemas.compatibility.json_rules import RULES
 from oncelog.schemas.compatibility.json_sameness import Sameness
 from oncelog.schemas.compatibility.json_values import is_valid
 from oncelog.schemas.compatibility.json_view import (
+    JUDGING,
     View,
     additional_properties,
     items_of,
@@ -23,11 +24,12 @@ from oncelog.schemas.compatibility.json_view import (
     types_of,
     values_of,
 )
-from oncelog.schemas.compatibility.rules import Difference
+from oncelog.schemas.compatibility.rules import Difference, shown
 from oncelog.schemas.formats.json_schema.documents import Documents, Draft, Node
 from oncelog.schemas.schema import SchemaError
 
 MAX_WORK: Final = 50_000  # schemas looked at, each time that they are
+_MAX_REPEATED: Final = 1000  # differences that are reported at further places, too
 _MAX_SPLIT_VALUES: Final = 1000
 _ALTERNATIVES: Final = frozenset({"anyOf", "oneOf", "not", "if"})
 _TYPED: Final = {name: {"type": name} for name in ("null", "boolean", "object", "array", "string", "integer", "number")}
@@ -38,9 +40,12 @@ Placed = tuple[str, Differences]  # with the path that those of the differences 
 
 def json_differences(reader: Documents, writer: Documents) -> Differences:
     """Raises SchemaError if there is too much to compare."""
+    if writer.root.draft < reader.root.draft:
+        writer = writer.without_later_keywords()
     failed: dict[Key, Placed] = {}
     sameness = Sameness()
     work = 0
+    JUDGING.begin()
     while True:
         # A recursive schema is compared on the assumption that it is compatible where it occurs within itself.
         # When that turns out wrong, everything that relied on it is compared again.
@@ -60,7 +65,7 @@ def difference(name: str, path: str, keyword: str = "") -> Difference:
 
 
 def _join(path: str, part: str) -> str:
-    return f"{path}/{part}"
+    return shown(f"{shown(path)}/{part}")
 
 
 @dataclass
@@ -76,17 +81,21 @@ class Comparison:
     _running: dict[Key, int] = field(default_factory=dict)
     _assumed: set[Key] = field(default_factory=set)
     _level: int = 0
+    _repeated: int = 0
+    _is_exact: bool = False
+    """True where values are compared as they are. Elsewhere a default of the reader's may fill in a property."""
 
     def compare(self, old: View, documents: Documents, new: Node, path: str) -> Differences:
         """Differences that keep values of ``old`` from being valid under ``new``, which is one of ``documents``."""
+        JUDGING.spend(10)
         new = documents.follow(new)
         if new.schema is True or new.schema == {} or old.is_never:
             return []
         if new.schema is False:
             return [difference("TYPE_CHANGED", path)]
-        key = (old.key, id(new.schema))
+        key = (old.key, id(new.schema), self._is_exact)
         if (earlier := self.failed.get(key) or self._done.get(key)) is not None:
-            return [Difference(item.rule, path + item.path[len(earlier[0]) :]) for item in earlier[1]]
+            return self._at(path, earlier)
         if key in self._running:
             if self._running[key] == self._level:  # it would follow from itself
                 return [difference("COMBINED_TYPE_SUBSCHEMAS_CHANGED", path)]
@@ -100,6 +109,13 @@ class Comparison:
             self.refuted[key] = (path, differences)
         self._done[key] = (path, differences)
         return differences
+
+    def _at(self, path: str, placed: Placed) -> Differences:
+        """Differences of a pair at another place: one if there are many, since each level may double them."""
+        before, items = placed
+        self._repeated += len(items)
+        items = items if self._repeated <= _MAX_REPEATED else items[:1]
+        return [Difference(item.rule, shown(path + item.path[len(before) :])) for item in items]
 
     def _spend(self, old: View) -> None:
         self.work += 1 + len(old.nodes)
@@ -133,6 +149,14 @@ class Comparison:
             return self.compare(old, documents, new, path)
         finally:
             self._level -= 1
+
+    def _includes(self, documents: Documents, node: Node, others: Documents, other: Node, path: str) -> bool:
+        """True if all values of ``other`` are valid under ``node`` as they are."""
+        outer, self._is_exact = self._is_exact, True
+        try:
+            return not self.compare(View(others, [other]), documents, node, path)
+        finally:
+            self._is_exact = outer
 
     def _own(self, old: View, documents: Documents, new: Node, path: str) -> Differences:
         schema = new.schema
@@ -174,7 +198,7 @@ class Comparison:
         defaults = {
             name
             for name in schema.get("required", ())
-            if name not in old.required and _has_valid_default(documents, new, name)
+            if name not in old.required and not self._is_exact and _has_valid_default(documents, new, name)
         }
         differences = [
             difference("REQUIRED_ATTRIBUTE_ADDED", path, f"required/{name}")
@@ -247,14 +271,16 @@ class Comparison:
 
     def _dependencies(self, old: View, documents: Documents, new: Node, path: str, defaults: set[str]) -> Differences:
         differences = []
+        required = [_required_by(node) for node in old.nodes]
         for name, needed in _required_by(new).items():
-            old_names = {other for node in old.nodes for other in _required_by(node).get(name, ())}
+            old_names = {other for names in required for other in names.get(name, ())}
             absent = name not in defaults and View(old.documents, old.of_property(name)).is_never
             if not (absent or needed <= old_names | old.required):
                 rule = "DEPENDENCY_ARRAY_EXTENDED" if old_names else "DEPENDENCY_ARRAY_ADDED"
                 differences.append(difference(rule, path, f"dependencies/{name}"))
+        schemas = [_schemas_by(node) for node in old.nodes]
         for name, inner in _schemas_by(new).items():
-            old_schemas = [others[name] for node in old.nodes if name in (others := _schemas_by(node))]
+            old_schemas = [others[name] for others in schemas if name in others]
             narrowed = View(old.documents, [*old.nodes, *old_schemas], old.excluded, old.expanded)
             if self.compare(narrowed, documents, inner, _join(path, f"dependencies/{name}")):
                 differences.append(difference("DEPENDENCY_SCHEMA_ADDED", path, f"dependencies/{name}"))
@@ -308,7 +334,7 @@ class Comparison:
             differences.append(difference("MIN_CONTAINS_ADDED", path, "contains"))
         if most is not None and not any(
             node.schema.get("maxContains", most + 1) <= most
-            and not self._inner(View(documents, [item]), old.documents, node.inner(node.schema["contains"]), path)
+            and self._includes(old.documents, node.inner(node.schema["contains"]), documents, item, path)
             for node in holders
         ):
             fits = old.least("maxItems")
@@ -351,9 +377,8 @@ class Comparison:
     def _is_not(self, old: View, documents: Documents, new: Node, path: str) -> bool:
         if self._is_disjoint(old, documents, new):
             return True
-        within = View(documents, [new])
         refused = [node.inner(node.schema["not"]) for node in _with(old, "not")]
-        return any(not self.compare(within, old.documents, inner, path) for inner in refused)
+        return any(self._includes(old.documents, inner, documents, new, path) for inner in refused)
 
     def _is_disjoint(self, old: View, documents: Documents, new: Node, depth: int = 0) -> bool:
         """True if it is certain that no value of ``old`` is valid under ``new``."""
@@ -425,8 +450,10 @@ def _is_closed(view: View) -> bool:
 
 def _required_by(node: Node) -> dict[str, set[str]]:
     schema = node.schema if isinstance(node.schema, dict) else {}
-    arrays = {name: set(names) for name, names in schema.get("dependencies", {}).items() if isinstance(names, list)}
-    return {**arrays, **{name: set(names) for name, names in schema.get("dependentRequired", {}).items()}}
+    required = {name: set(names) for name, names in schema.get("dependencies", {}).items() if isinstance(names, list)}
+    for name, names in schema.get("dependentRequired", {}).items():
+        required[name] = required.get(name, set()).union(names)
+    return required
 
 
 def _schemas_by(node: Node) -> dict[str, Node]:

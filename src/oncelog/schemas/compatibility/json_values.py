@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from oncelog.schemas.compatibility.json_view import (
+    JUDGING,
     bounds_of,
     exact,
     items_of,
     matches,
     type_of,
     types_of,
-    values_of,
 )
 from oncelog.schemas.formats import json_text
 from oncelog.schemas.formats.json_schema.documents import Documents, Draft, Node
@@ -34,6 +34,7 @@ def is_valid(documents: Documents, node: Node, value: Any, depth: int = 0) -> bo
         return schema
     if depth > 20:
         return None
+    JUDGING.spend(4)
     verdicts = [_keywords(schema, value), _alternatives(documents, node, value, depth), _bounds(node, value)]
     if isinstance(value, dict):
         verdicts.append(_properties(documents, node, value, depth))
@@ -56,7 +57,21 @@ def _all(verdicts: Iterable[bool | None]) -> bool | None:
 
 def equal(left: Any, right: Any) -> bool:
     """Equality of JSON, where 1 is 1.0 and not true."""
-    return json_text.write(_plain(left), sort=True) == json_text.write(_plain(right), sort=True)
+    return _text(left) == _text(right)
+
+
+def _text(value: Any) -> str:
+    text = json_text.write(_plain(value), sort=True)
+    JUDGING.spend(1 + len(text) // 8)
+    return text
+
+
+def _is_among(value: Any, values: list[Any]) -> bool:
+    cached = JUDGING.texts.get(id(values))
+    if cached is None:
+        # With the list itself: an id is given again once its object has gone.
+        cached = JUDGING.texts[id(values)] = (values, frozenset(map(_text, values)))
+    return _text(value) in cached[1]
 
 
 def _plain(value: Any) -> Any:
@@ -70,10 +85,9 @@ def _plain(value: Any) -> Any:
 def _keywords(schema: dict[str, Any], value: Any) -> bool | None:
     if type_of(value) not in types_of(schema):
         return False
-    values = values_of(schema)
-    if values is not None and not any(equal(value, allowed) for allowed in values):
+    if "const" in schema and not equal(value, schema["const"]):
         return False
-    if "const" in schema and "enum" in schema and not any(equal(value, allowed) for allowed in schema["enum"]):
+    if isinstance(schema.get("enum"), list) and not _is_among(value, schema["enum"]):
         return False
     for keyword, size in _sizes(value):
         if keyword in schema and (size > schema[keyword] if keyword.startswith("max") else size < schema[keyword]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,6 +16,31 @@ from oncelog.schemas.schema import SchemaError
 # An integer is a number, too; here "number" stands for those that are no integers.
 ALL_TYPES: Final = frozenset({"null", "boolean", "object", "array", "string", "integer", "number"})
 MAX_CONJUNCTS: Final = 500
+MAX_JUDGED: Final = 2_000_000
+_COMPILED: Final = 100
+_UNICODE_CLASS: Final = 200
+
+
+class _Judging(threading.local):
+    """Counts what is judged of single values and names, about a microsecond each; a thread does one comparison at a
+    time."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        self.left = MAX_JUDGED
+        self.texts: dict[int, tuple[list[Any], frozenset[str]]] = {}
+        """Lists of allowed values by their ids, with the texts of the values."""
+
+    def spend(self, judged: int) -> None:
+        """Raises SchemaError."""
+        self.left -= judged
+        if self.left < 0:
+            raise SchemaError("the schemas take too long to compare; use fewer values, names or patterns")
+
+
+JUDGING: Final = _Judging()
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +224,7 @@ def exact(number: float) -> Fraction:
 
 @lru_cache(maxsize=256)
 def _pattern(text: str) -> Pattern | None:
+    JUDGING.spend(_COMPILED + _UNICODE_CLASS * (text.count("\\p") + text.count("\\P")))
     try:
         return Pattern(text)
     except PatternRefused:
@@ -206,6 +233,7 @@ def _pattern(text: str) -> Pattern | None:
 
 def matches(pattern: str, name: str) -> bool | None:
     """None if it cannot be told: the pattern is too long, or has lookarounds or other things that RE2 lacks."""
+    JUDGING.spend(1 + len(name) // 100)
     expression = _pattern(pattern)
     return None if expression is None else expression.occurs_in(name)
 
@@ -250,7 +278,8 @@ def items_of(node: Node) -> tuple[list[Node], Node | None]:
         return [], None
     items = schema.get("items")
     if node.draft >= Draft.DRAFT_2020_12:
-        prefix, rest = schema.get("prefixItems", []), items
+        # An array is not valid there, but may be registered.
+        prefix, rest = (items, None) if isinstance(items, list) else (schema.get("prefixItems", []), items)
     elif isinstance(items, list):
         prefix, rest = items, schema.get("additionalItems")
     else:

@@ -16,6 +16,7 @@ from oncelog.schemas.formats.parsed import AnySchema
 from oncelog.schemas.formats.protobuf.schema import ProtobufSchema
 
 _MAX_SHOWN: Final = 10 * 1024
+_MAX_DIFFERENCES: Final = 1000
 
 
 class Level(StrEnum):
@@ -57,9 +58,9 @@ def _compare(new: AnySchema, old: AnySchema, version: int, level: Level) -> list
         return ["Incompatible because of different schema type"]
     messages = []
     if not level.startswith("BACKWARD"):
-        messages += [difference.describe("old", "new") for difference in differences(old, new)]
+        messages += [difference.describe("old", "new") for difference in differences(old, new)[:_MAX_DIFFERENCES]]
     if not level.startswith("FORWARD"):
-        messages += [difference.describe("new", "old") for difference in differences(new, old)]
+        messages += [difference.describe("new", "old") for difference in differences(new, old)[:_MAX_DIFFERENCES]]
     if messages:
         messages.append(f"{{oldSchemaVersion: {version}}}")
         text = old.canonical

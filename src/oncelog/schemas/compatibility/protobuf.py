@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from google.protobuf.descriptor import FieldDescriptor
 
-from oncelog.schemas.compatibility.rules import Difference, Rule
+from oncelog.schemas.compatibility.rules import Difference, Rule, deeper, shown
 from oncelog.schemas.formats.protobuf.schema import PATH, ProtobufSchema
 
 _GUIDE: Final = "Protocol Buffers, Updating a Message Type"
@@ -141,9 +141,9 @@ class _Comparison:
             if _is_map_entry(message):
                 continue
             if name not in reader or _is_map_entry(reader[name]):
-                self._report(MESSAGE_REMOVED, (*path, name))
+                self._report(MESSAGE_REMOVED, deeper(path, [shown(name)]))
             else:
-                self._add((*path, name), reader[name], message)
+                self._add(deeper(path, [shown(name)]), reader[name], message)
 
     def run(self) -> None:
         while self._pending:
@@ -157,7 +157,7 @@ class _Comparison:
             self._pending.append((path, reader, writer))
 
     def _report(self, rule: Rule, path: Path) -> None:
-        self.differences.append(Difference(rule, "#/" + "/".join(path)))
+        self.differences.append(Difference(rule, shown("#/" + "/".join(path))))
 
     def _message(self, path: Path, reader: Any, writer: Any) -> None:
         reader_fields = {member.number: member for member in reader.fields}
@@ -185,7 +185,7 @@ class _Comparison:
             groups = {self._oneof_of(member).name for member in old if self._oneof_of(member) is not None}
             if len(alone) + len(groups) > 1:
                 rule = MULTIPLE_FIELDS_MOVED_TO_ONEOF if len(alone) > 1 else FIELD_MOVED_TO_EXISTING_ONEOF
-                self._report(rule, (*path, oneof.name))
+                self._report(rule, deeper(path, [shown(oneof.name)]))
 
     def _removed(self, path: Path, written: Any, deleted: set[str]) -> None:
         oneof = self._oneof_of(written)
@@ -212,7 +212,8 @@ class _Comparison:
 
     def _place(self, path: Path, member: Any) -> Path:
         oneof = self._oneof_of(member)
-        return (*path, str(member.number)) if oneof is None else (*path, oneof.name, str(member.number))
+        parts = [str(member.number)] if oneof is None else [shown(oneof.name), str(member.number)]
+        return deeper(path, parts)
 
     def _oneof_of(self, member: Any) -> Any:
         oneof = member.containing_oneof

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
+
+MAX_PARTS: Final = 200
+"""Parts of a path; the rest of a deeper one is left out."""
+_MAX_SHOWN: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +19,16 @@ class Rule:
     name: str
     citation: str
     text: str
+
+
+def deeper(path: tuple[str, ...], parts: Sequence[str]) -> tuple[str, ...]:
+    """The path of a part. Bounded: each of many differences has one."""
+    return path if len(path) >= MAX_PARTS else (*path, *parts)
+
+
+def shown(text: str) -> str:
+    """The text, or the beginning of a long one: names come from anybody, and are in many messages."""
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from oncelog.registry.http.routes import _ROUTES, MethodNotAllowed, match
+from oncelog.registry.transfer import ImportRefused, exported, import_records
 from tests.unit.registry.http.web import Web
+from tests.unit.registry.machine import Machine
 from tests.unit.registry.test_registration import A, B, C
 
 
@@ -244,3 +247,13 @@ def test_every_pattern_of_the_table_is_found() -> None:
         assert route.handler is handler
     with pytest.raises(MethodNotAllowed, match="GET, POST"):
         match("PATCH", b"/")
+
+
+def test_the_reason_of_a_refused_import_is_not_that_of_the_topic() -> None:
+    other = Machine()
+    other.register("a", A)
+    with Web() as web:
+        web.register("a", B)
+        records = list(exported(other.store))
+        with pytest.raises(ImportRefused, match=r"^version 1 of a is here another schema"):
+            asyncio.run(web.registry.change(lambda: import_records(web.topic.store, records)))

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from oncelog.schemas.compatibility import json_schema
+from oncelog.schemas.compatibility import json_schema, json_view
 from oncelog.schemas.compatibility.json_rules import JSON_RULES
 from oncelog.schemas.compatibility.json_schema import json_differences
 from oncelog.schemas.formats.json_schema.schema import JsonSchema
@@ -223,3 +223,79 @@ def test_expansions_of_references_are_bounded() -> None:
     definitions = {f"d{i}": {"allOf": [{"$ref": f"#/definitions/d{i + 1}"}, {"title": str(i)}]} for i in range(300)}
     with pytest.raises(SchemaError, match="schemas apply to one value"):
         differences(TEXT, {"$ref": "#/definitions/d0", "definitions": {**definitions, "d300": {"maxLength": 1}}})
+
+
+def test_differences_do_not_double_with_each_level_of_references() -> None:
+    def shared(kind: str) -> dict[str, object]:
+        definitions: dict[str, object] = {"d60": {"type": kind}}
+        for level in range(60):
+            inner = {"$ref": f"#/definitions/d{level + 1}"}
+            definitions[f"d{level}"] = {"type": "object", "properties": {"left": inner, "right": inner}}
+        return {"$ref": "#/definitions/d0", "definitions": definitions}
+
+    assert 1 <= len(differences(shared("string"), shared("integer"))) <= 2000
+
+
+def test_paths_are_cut() -> None:
+    name = "n" * 5000
+    found = differences({"properties": {name: {"properties": {"a": TEXT}}}}, {"properties": {name: {}}})
+    assert [len(path) for _, path in found] == [1001]
+
+
+def test_patterns_and_names_are_judged_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_view, "MAX_JUDGED", 20_000)
+    reader = {"patternProperties": {f"^a{number}x*b": NUMBER for number in range(300)}, "additionalProperties": TEXT}
+    with pytest.raises(SchemaError, match="too long to compare"):
+        differences(reader, closed(**{f"p{number}": TEXT for number in range(300)}))
+
+
+def test_a_large_enum_is_compared() -> None:
+    names = [f"symbol-{number}" for number in range(10_000)]
+    assert differences({"enum": names}, {"enum": names[-1000:]}) == []
+
+
+DEFAULTED = {"type": "object", "required": ["a"], "properties": {"a": {"default": 1}}}
+
+
+@pytest.mark.parametrize(
+    ("reader", "writer"),
+    [
+        ({"not": {"type": "object"}}, {"not": DEFAULTED}),
+        (
+            latest(type="array", contains={"type": "object"}, maxContains=1, minContains=0),
+            latest(type="array", contains=DEFAULTED, maxContains=1, minContains=0),
+        ),
+    ],
+)
+def test_a_default_widens_only_what_the_reader_reads(reader: object, writer: object) -> None:
+    assert differences(reader, writer)
+
+
+@pytest.mark.parametrize(
+    ("draft", "keywords"),
+    [
+        ("draft/2019-09", {"prefixItems": [NUMBER]}),
+        ("draft-07", {"prefixItems": [NUMBER]}),
+        ("draft-07", {"dependentRequired": {"a": ["b"]}}),
+        ("draft-07", {"unevaluatedProperties": False}),
+        ("draft-07", {"contains": NUMBER, "minContains": 3}),
+        ("draft-06", {"if": TEXT, "then": False}),
+        ("draft-04", {"const": 1}),
+    ],
+)
+def test_a_keyword_that_the_writers_draft_does_not_know_restricts_nothing(
+    draft: str, keywords: dict[str, object]
+) -> None:
+    assert differences(latest(**keywords), {"$schema": f"https://json-schema.org/{draft}/schema", **keywords})
+    assert not differences(latest(**keywords), latest(title="same", **keywords))
+
+
+def test_dependencies_of_both_spellings_count() -> None:
+    writer = {"dependentRequired": {"a": ["c"]}}
+    assert differences({"dependencies": {"a": ["b"]}, **writer}, writer)
+
+
+def test_an_array_of_items_in_a_draft_without_it_is_compared() -> None:
+    listed, plain = latest(items=[TEXT]), latest(items=TEXT)
+    assert not differences(listed, plain)
+    assert differences(plain, listed)

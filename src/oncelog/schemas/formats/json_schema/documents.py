@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import Any, Final
 from urllib.parse import unquote, urldefrag, urljoin
 
-from oncelog.schemas.formats.json_schema.keywords import subschemas
+from oncelog.schemas.formats.json_schema.keywords import subschemas, without_later_keywords
 from oncelog.schemas.formats.limits import check_depth
 from oncelog.schemas.schema import SchemaError
 
@@ -68,19 +68,30 @@ class Documents:
     """A schema and those that it references, by name."""
 
     def __init__(self, document: Any, references: Mapping[str, Any]) -> None:
+        self._references = references
         self.root = Node(document, "", draft_of(document)).inner(document)
         self._resources: dict[str, Node] = {}
         self._anchors: dict[tuple[str, str], Node] = {}
         self._index(self.root, 0)
         self._resources.setdefault("", self.root)
         for name, referenced in references.items():
-            draft = (
-                draft_of(referenced) if isinstance(referenced, dict) and "$schema" in referenced else self.root.draft
-            )
+            draft = self._draft_of(referenced)
             for address in (urldefrag(urljoin(self.root.base, name)).url, name):
                 node = Node(referenced, address, draft)
                 self._resources.setdefault(address, node.inner(referenced))
                 self._index(node.inner(referenced), 0)
+
+    def _draft_of(self, referenced: Any) -> Draft:
+        return draft_of(referenced) if isinstance(referenced, dict) and "$schema" in referenced else self.root.draft
+
+    def without_later_keywords(self) -> Documents:
+        """The same schemas without keywords of drafts after their own, which say nothing."""
+        document = without_later_keywords(self.root.schema, self.root.draft)
+        references = {
+            name: without_later_keywords(referenced, self._draft_of(referenced))
+            for name, referenced in self._references.items()
+        }
+        return Documents(document, references)
 
     def _index(self, node: Node, depth: int) -> None:
         check_depth(depth)

@@ -27,6 +27,20 @@ _NUMBERS: Final = frozenset({"exclusiveMaximum", "exclusiveMinimum", "maximum", 
 _TEXTS: Final = frozenset({"$anchor", "$dynamicAnchor", "$dynamicRef", "$id", "$ref", "$schema", "pattern"})
 
 
+_SINCE: Final = {
+    6: frozenset({"const", "contains", "propertyNames"}),
+    7: frozenset({"if", "then", "else"}),
+    8: frozenset(
+        {
+            "$recursiveRef", "dependentRequired", "dependentSchemas", "maxContains", "minContains", "unevaluatedItems",
+            "unevaluatedProperties",
+        }
+    ),
+    9: frozenset({"$dynamicRef", "prefixItems"}),
+}  # fmt: skip
+"""Keywords by the draft that brought them; validators of earlier ones ignore them."""
+
+
 def subschemas(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Schemas directly within a schema, with their paths."""
     for keyword, value in schema.items():
@@ -42,6 +56,24 @@ def subschemas(schema: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             for name, inner in value.items():
                 if isinstance(inner, (dict, bool)):
                     yield f"{keyword}/{name}", inner
+
+
+def without_later_keywords(schema: Any, draft: int) -> Any:
+    """The schema with the keywords that its draft knows."""
+    if not isinstance(schema, dict):
+        return schema
+    later = frozenset[str]().union(*(keywords for since, keywords in _SINCE.items() if since > draft))
+    known: dict[str, Any] = {}
+    for keyword, value in schema.items():
+        if keyword in later:
+            continue
+        if keyword in _LISTS or (keyword == "items" and isinstance(value, list)):
+            known[keyword] = [without_later_keywords(inner, draft) for inner in value]
+        elif keyword in _MAPS or keyword == "dependencies":
+            known[keyword] = {name: without_later_keywords(inner, draft) for name, inner in value.items()}
+        else:
+            known[keyword] = without_later_keywords(value, draft) if keyword in _SCHEMAS else value
+    return known
 
 
 def check_schema(schema: Any, budget: Budget, path: str = "#", depth: int = 0) -> None:
