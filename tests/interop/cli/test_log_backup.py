@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -123,6 +124,16 @@ def test_manifests_that_are_not_whole_unknown_or_hostile_are_refused(backup: Pat
     manifest.write_bytes(content)
     with pytest.raises(making.BackupError, match="no path within a backup"):
         Manifest(backup)._check_path("1/../../etc/passwd")
+    header = json.loads(lines[0])
+    for hostile, reason in (
+        ({"tree": str(tmp_path / "data" / TREE_FILE)}, "is no path within a backup"),
+        ({"tree": 1}, "is no path within a backup"),
+        ({"brokers": ["1"]}, "its header cannot be read"),
+        ({"brokers": 1}, "its header cannot be read"),
+    ):
+        body = json.dumps(header | hostile).encode() + b"\n" + b"".join(lines[1:-1])
+        last = json.loads(lines[-1]) | {"sha256": hashlib.sha256(body).hexdigest()}
+        assert reason in restored(body + json.dumps(last).encode() + b"\n")
     assert not list(tmp_path.glob("r*"))
 
 
