@@ -30,10 +30,11 @@ from oncelog.storage.file_names import META_PROPERTIES
 
 CLUSTER_TREE: Final = "cluster.db"
 """The tree of several brokers, where ``oncelog cluster up`` has it."""
-_ATTEMPTS: Final = 3
-_ALL_HELD_S: Final = 1.0
+_ATTEMPTS: Final = 5
+_ALL_HELD_S: Final = 0.5
 """Time in which all brokers must be held: those that are not yet held may find the others frozen after 1.5 s
-(``oncelog.broker.freeze.timeout.ms``). Once all are held, none watches the others."""
+(``oncelog.broker.freeze.timeout.ms``), which includes some of the time around it. Once all are held, none watches the
+others."""
 _OTHER_FILES: Final = 256
 """Descriptors for anything but the brokers' files."""
 
@@ -123,7 +124,7 @@ def _note_all(brokers: Sequence[BrokerFiles], tree: TreeSnapshot) -> Made:
     else:
         raise BackupError(
             f"the brokers cannot be held for the {held_ms:,} ms that it takes to note their files (at most "
-            f"{HOLD_S:.0f} s, {_ALL_HELD_S:.0f} s of them until all are held): run the command when the machine "
+            f"{HOLD_S:.0f} s, {_ALL_HELD_S:g} s of them until all are held): run the command when the machine "
             "is less busy, or stop them"
         )
     ids = _check_whole(brokers, tree)
