@@ -261,13 +261,19 @@ def test_late_holds_are_repeated_and_then_refused(
 def test_no_broker_is_held_for_long_because_another_is_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(making, "_ALL_HELD_S", 0.1)
     monkeypatch.setattr(broker_hold, "HOLD_S", 60.0)
-    released = threading.Event()
+    is_busy, released = threading.Event(), threading.Event()
+
+    def stand_still(_server: object) -> None:
+        is_busy.set()
+        released.wait(60)
+
     with Broker(data_dir=tmp_path / "1") as other, Broker(data_dir=tmp_path / "2") as busy:
         files = [BrokerFiles(broker.data_dir, 100) for broker in (other, busy)]
         tree = TreeSnapshot(other.data_dir / TREE_FILE)
         try:
-            waiting = threading.Thread(target=busy.on_loops, args=(lambda server: released.wait(60),))
+            waiting = threading.Thread(target=busy.on_loops, args=(stand_still,))
             waiting.start()
+            assert is_busy.wait(60)
             assert not making._note_held(files, tree)
             with Client(other.bootstrap_servers) as client:
                 create_topic(client, NewTopic("answered", 1))  # it is not held any more
@@ -275,6 +281,7 @@ def test_no_broker_is_held_for_long_because_another_is_busy(tmp_path: Path, monk
             waiting.join()
             with Client(busy.bootstrap_servers) as client:
                 create_topic(client, NewTopic("answered", 1))  # the late request holds nobody
+            monkeypatch.setattr(making, "_ALL_HELD_S", 60.0)
             assert making._note_held(files, tree)
         finally:
             released.set()

@@ -157,8 +157,8 @@ class BrokerHold:
         except OSError:
             self.close()
             raise NotHeld(
-                "it does not answer here: it is still starting or stopping, runs on another host or in a container, or is "
-                "of an earlier version"
+                "it does not answer here: it is starting or stopping, runs on another host or in a container, or is of "
+                "an earlier version"
             ) from None
         except NotHeld:
             self.close()
