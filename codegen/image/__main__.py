@@ -96,7 +96,9 @@ class _Build:
 
 def clear(target: Path) -> None:
     """Make ``target`` an empty directory. Raises SystemExit if it holds anything but an earlier image."""
-    if target.exists() and any(target.iterdir()) and not (target / "oci" / "oci-layout").exists():
+    names = {path.name for path in target.iterdir()} if target.exists() else set()
+    others = [name for name in names if name != "oci" and not re.fullmatch(r"oncelog-.+\.tar", name)]
+    if others or (names and not (target / "oci" / "oci-layout").exists()):
         raise SystemExit(f"--to {target}: the directory holds other files; name a new or an empty one")
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)

@@ -91,8 +91,10 @@ def _reopened(path: str, content: Callable[[bytes], bytes]) -> LogDirectory:
     try:
         return LogDirectory.open(world.files, config_of=lambda _: LogConfig(), now_ms=world.now_ms)
     except UnusableDirectory:
-        if path in before:  # nothing has been removed: the version that wrote it still starts cleanly
-            assert {name for name in world.files.list("") if name != "t-0"} == before.keys()
+        # Nothing has been removed: the version that wrote it still starts cleanly.
+        assert {name for name in world.files.list("") if name != "t-0"} == before.keys()
+        if path != file_names.CLEAN_SHUTDOWN:
+            assert world.memory.content(file_names.CLEAN_SHUTDOWN) == before[file_names.CLEAN_SHUTDOWN]
         raise
 
 

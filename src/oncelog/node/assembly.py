@@ -186,6 +186,7 @@ def _registration(
         sync_policy=config.get("log.sync.policy"),
         last_epoch=logs.broker_epoch,
         endpoints=endpoints,
+        freeze_timeout_ms=config.get("oncelog.broker.freeze.timeout.ms"),
     )
 
 

@@ -24,7 +24,7 @@ from oncelog.storage.checkpoints import (
     write_offsets,
     write_topic_id,
 )
-from oncelog.storage.errors import UnknownVersion
+from oncelog.storage.errors import UnknownVersion, UnusableDirectory
 from oncelog.storage.file_names import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
@@ -93,8 +93,10 @@ class LogDirectory:
         high_watermarks = read_offsets(self.files, HIGH_WATERMARKS)
         cleaned = read_offsets(self.files, CLEANER_OFFSETS)
         self.was_clean = CLEAN_SHUTDOWN in names
+        marker = b""
         if self.was_clean:
-            self.broker_epoch = _broker_epoch(read_file(self.files, CLEAN_SHUTDOWN))
+            marker = read_file(self.files, CLEAN_SHUTDOWN) or b""
+            self.broker_epoch = _broker_epoch(marker)
             self.files.remove(CLEAN_SHUTDOWN)
             self.files.sync_directory("")
         self._loaded = {RECOVERY_POINTS: recovery_points, HIGH_WATERMARKS: high_watermarks}
@@ -121,6 +123,11 @@ class LogDirectory:
                 log = self._open_log(partition, config_of(partition), checkpointed, now_ms)
             except NotADirectoryError:
                 continue
+            except UnusableDirectory:
+                # The version that wrote the files starts on them as after its clean stop, unless damage was found here.
+                if self.was_clean and not self.lost_from:
+                    replace_file(self.files, CLEAN_SHUTDOWN, marker)
+                raise
             log.set_high_watermark(min(high_watermarks.get(partition, 0), log.durable_offset))
             self.logs[partition] = log
             yield partition

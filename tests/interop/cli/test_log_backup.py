@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -17,9 +18,11 @@ from oncelog.cli.log.backup import making
 from oncelog.cli.log.backup.copying import Copier
 from oncelog.cli.log.backup.manifest import MANIFEST, Manifest
 from oncelog.cli.log.backup.noted_files import BrokerFiles
+from oncelog.cli.log.backup.tree_file import TreeSnapshot
 from oncelog.client.blocking import Client, Producer
 from oncelog.runtime.data import broker_hold
 from oncelog.runtime.data.broker_hold import BrokerHold, NotHeld
+from oncelog.runtime.data.data_directory import TREE_FILE
 from oncelog.runtime.data.disk_files import LOCK_FILE
 from oncelog.testing import Broker
 from tests.interop.cli.conftest import Ran, Run
@@ -121,6 +124,16 @@ def test_manifests_that_are_not_whole_unknown_or_hostile_are_refused(backup: Pat
     manifest.write_bytes(content)
     with pytest.raises(making.BackupError, match="no path within a backup"):
         Manifest(backup)._check_path("1/../../etc/passwd")
+    header = json.loads(lines[0])
+    for hostile, reason in (
+        ({"tree": str(tmp_path / "data" / TREE_FILE)}, "is no path within a backup"),
+        ({"tree": 1}, "is no path within a backup"),
+        ({"brokers": ["1"]}, "its header cannot be read"),
+        ({"brokers": 1}, "its header cannot be read"),
+    ):
+        body = json.dumps(header | hostile).encode() + b"\n" + b"".join(lines[1:-1])
+        last = json.loads(lines[-1]) | {"sha256": hashlib.sha256(body).hexdigest()}
+        assert reason in restored(body + json.dumps(last).encode() + b"\n")
     assert not list(tmp_path.glob("r*"))
 
 
@@ -211,15 +224,17 @@ def test_a_broker_is_released_when_the_command_is_late_or_dies(broker: Broker, m
     monkeypatch.setattr(broker_hold, "HOLD_S", 0.05)
     lock_file = broker.data_dir / LOCK_FILE
     late = BrokerHold(lock_file)
-    late.begin()
+    late.begin(60.0)
     produce(broker, b"answered after the hold")
-    assert not late.end()
-    late.begin()
-    assert late.end()
+    late.release()
+    assert not late.was_held()
+    late.begin(60.0)
+    late.release()
+    assert late.was_held()
     late.close()
     monkeypatch.setattr(broker_hold, "HOLD_S", 60.0)
     dying = BrokerHold(lock_file)
-    dying.begin()
+    dying.begin(60.0)
     answered = threading.Event()
     waiting = threading.Thread(target=lambda: (produce(broker, b"x"), answered.set()))
     waiting.start()
@@ -233,14 +248,46 @@ def test_late_holds_are_repeated_and_then_refused(
     broker: Broker, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(broker_hold, "HOLD_S", 0.01)
-    end = BrokerHold.end
+    release = BrokerHold.release
 
-    def end_late(hold: BrokerHold) -> bool:
+    def release_late(hold: BrokerHold) -> None:
         produce(broker, b"answered, so the hold is over")
-        return end(hold)
+        release(hold)
 
-    monkeypatch.setattr(BrokerHold, "end", end_late)
+    monkeypatch.setattr(BrokerHold, "release", release_late)
     assert "cannot be held for the" in refusal(run("log", "backup", str(broker.data_dir), "--to", str(tmp_path / "b")))
+
+
+def test_no_broker_is_held_for_long_because_another_is_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(making, "_ALL_HELD_S", 0.1)
+    monkeypatch.setattr(broker_hold, "HOLD_S", 60.0)
+    is_busy, released = threading.Event(), threading.Event()
+
+    def stand_still(_server: object) -> None:
+        is_busy.set()
+        released.wait(60)
+
+    with Broker(data_dir=tmp_path / "1") as other, Broker(data_dir=tmp_path / "2") as busy:
+        files = [BrokerFiles(broker.data_dir, 100) for broker in (other, busy)]
+        tree = TreeSnapshot(other.data_dir / TREE_FILE)
+        try:
+            waiting = threading.Thread(target=busy.on_loops, args=(stand_still,))
+            waiting.start()
+            assert is_busy.wait(60)
+            assert not making._note_held(files, tree)
+            with Client(other.bootstrap_servers) as client:
+                create_topic(client, NewTopic("answered", 1))  # it is not held any more
+            released.set()
+            waiting.join()
+            with Client(busy.bootstrap_servers) as client:
+                create_topic(client, NewTopic("answered", 1))  # the late request holds nobody
+            monkeypatch.setattr(making, "_ALL_HELD_S", 60.0)
+            assert making._note_held(files, tree)
+        finally:
+            released.set()
+            tree.close()
+            for broker in files:
+                broker.close()
 
 
 def test_only_known_requests_of_the_same_user_are_answered(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -197,3 +197,15 @@ def test_it_can_be_turned_off() -> None:
         assert frozen.broker(1).node.freeze_watch is None
 
     run(frozen, steps)
+
+
+def test_a_broker_that_does_not_take_part_keeps_its_registration() -> None:
+    # After the pause it would answer requests before it reads that others lead: it counts on its session.
+    frozen = FrozenWorld(13, turned_off=[1])
+
+    async def steps() -> None:
+        before = epochs(frozen)
+        await freeze([frozen.broker(1)], 4)
+        assert epochs(frozen) == before
+
+    run(frozen, steps)

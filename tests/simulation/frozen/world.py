@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from itertools import pairwise
 
 from oncelog.base.ids import TopicName, TopicPartition
@@ -11,6 +11,7 @@ from oncelog.client.aio.producer import AsyncProducer
 from oncelog.client.config import ClientConfig
 from oncelog.client.machine.producer import ProducerSettings
 from oncelog.core.controller.image.cluster_image import ClusterImage
+from oncelog.node.listeners.broker_settings import read_settings
 from oncelog.sim.checkers.cluster.observer import ClusterObserver
 from oncelog.sim.faults.fault import image_of
 from oncelog.sim.virtual.broker_host import BrokerHost
@@ -48,6 +49,7 @@ class FrozenWorld:
         *,
         factor: int = 3,
         pause_ms: int = 50,
+        turned_off: Collection[int] = (),
     ) -> None:
         self.world = World(seed, {**SMALL, **(config or {})}, brokers=brokers, session_timeout_ms=6_000)
         self.violations: list[str] = []
@@ -58,6 +60,9 @@ class FrozenWorld:
         self._factor = min(factor, brokers)
         self._pause_ms = pause_ms
         for broker in self.world.brokers:
+            if broker.broker_id in turned_off:
+                keys = {**SMALL, "node.id": str(broker.broker_id), "oncelog.broker.freeze.timeout.ms": "0"}
+                broker.settings = read_settings(keys, data_directory="data", listen=broker.address)
             broker.start_until_up()
 
     def broker(self, broker_id: int) -> BrokerHost:

@@ -78,8 +78,11 @@ def test_only_an_earlier_image_is_replaced(tmp_path: Path) -> None:
     (target / "notes").write_text("mine", "utf-8")
     with pytest.raises(SystemExit, match="holds other files; name a new or an empty one"):
         clear(target)
-    assert (target / "notes").exists()
     (target / "oci").mkdir()
     (target / "oci" / "oci-layout").touch()
+    (target / "oncelog-0.1.0-amd64.tar").touch()
+    with pytest.raises(SystemExit, match="holds other files"):
+        clear(target)
+    (target / "notes").unlink()  # it is still there
     clear(target)
     assert list(target.iterdir()) == []

@@ -48,10 +48,12 @@ ALONE_FACTOR: Final = 2
 class _Watched:
     """A registration of another broker."""
 
-    __slots__ = ("asks", "epoch", "is_ending", "not_before_ms", "probes", "silence", "suspected_ms")
+    __slots__ = ("asks", "epoch", "is_ending", "not_before_ms", "probes", "silence", "suspected_ms", "timeout_ms")
 
-    def __init__(self, epoch: int) -> None:
+    def __init__(self, epoch: int, timeout_ms: int) -> None:
         self.epoch = epoch
+        # Its own: after a longer pause it reads the metadata before it answers.
+        self.timeout_ms = timeout_ms
         self.silence = Silence()
         self.probes: dict[int, Probe] = {}
         # A request is unanswered.
@@ -89,9 +91,8 @@ class FreezeWatch:
         self._watch(metadata.image)
         self._tick(deadlines.now_ms)
 
-    @property
-    def limit_ms(self) -> int:
-        return self._timeout_ms + self._clock.lateness_ms
+    def _limit_ms(self, watched: _Watched) -> int:
+        return watched.timeout_ms + self._clock.lateness_ms
 
     @property
     def longest_pause_ms(self) -> int:
@@ -112,14 +113,16 @@ class FreezeWatch:
         own_id = self._metadata.broker_id
         watched: dict[BrokerId, _Watched] = {}
         for broker_id, broker in image.brokers.items():
-            # A stopping broker stops answering, and has given its leaderships away.
-            if broker_id == own_id or broker.in_controlled_shutdown or own_id not in observers_of(image, broker_id):
+            # A stopping broker stops answering, and has given its leaderships away. One without a time-out would answer
+            # waiting requests after a pause, though others lead.
+            is_exempt = broker.in_controlled_shutdown or not broker.freeze_timeout_ms
+            if broker_id == own_id or is_exempt or own_id not in observers_of(image, broker_id):
                 continue
             current = self._watched.pop(broker_id, None)
             if current is not None and current.epoch != broker.epoch:
                 self._forget(broker_id, current)
                 current = None
-            watched[broker_id] = current or _Watched(broker.epoch)
+            watched[broker_id] = current or _Watched(broker.epoch, broker.freeze_timeout_ms)
         for broker_id, gone in self._watched.items():
             self._forget(broker_id, gone)
         self._watched = watched
@@ -152,7 +155,7 @@ class FreezeWatch:
 
     def _pause_ms(self) -> int:
         """The time to the next tick: earlier when a broker's silence reaches the limit."""
-        due = (watched.silence.due_ms(self.limit_ms) for watched in self._watched.values())
+        due = (watched.silence.due_ms(self._limit_ms(watched)) for watched in self._watched.values())
         left = [at_ms - self._clock.now_ms for at_ms in due if at_ms is not None and at_ms > self._clock.now_ms]
         return min([TICK_MS, *left])
 
@@ -221,7 +224,9 @@ class FreezeWatch:
 
     def _is_frozen(self, broker_id: BrokerId, factor: int = 1) -> bool:
         watched = self._watched.get(broker_id)
-        return watched is not None and watched.silence.is_frozen(self._clock.now_ms, factor * self.limit_ms)
+        if watched is None:
+            return False
+        return watched.silence.is_frozen(self._clock.now_ms, factor * self._limit_ms(watched))
 
     def _examine(self, broker_id: BrokerId) -> None:
         watched, image = self._watched[broker_id], self._metadata.image

@@ -10,6 +10,7 @@ The hold ends when the command releases it or dies, or after ``HOLD_S``, which t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -22,7 +23,8 @@ from typing import Final, NamedTuple
 
 VERSION: Final = 1
 HOLD_S: Final = 5.0
-"""Less than half of any usual session time-out, so that a held broker stays in its cluster."""
+"""Less than half of any usual session time-out. All brokers of a cluster are held together, so none finds another
+frozen meanwhile."""
 _ANSWER_S: Final = 30.0
 """How long the command waits for a busy broker."""
 _LONGEST_LINE: Final = 64 << 10
@@ -48,6 +50,10 @@ class HeldState(NamedTuple):
 
 class NotHeld(Exception):
     """The broker cannot be held; the message says why."""
+
+
+class _Late(NotHeld):
+    """The broker has not answered in time."""
 
 
 def _address(lock_file: Path) -> str:
@@ -137,34 +143,50 @@ class BrokerHold:
 
     def __init__(self, lock_file: Path) -> None:
         self._lock_file = lock_file
+        self._connect()
+
+    def _connect(self) -> None:
         self._connection = socket.socket(socket.AF_UNIX)
         self._connection.settimeout(_ANSWER_S)
         try:
             if sys.platform != "linux":
                 raise NotHeld("only brokers on Linux can be backed up while they run")
-            self._connection.connect(_address(lock_file))
-            if _peer_user(self._connection) not in (0, os.geteuid(), lock_file.stat().st_uid):
+            self._connection.connect(_address(self._lock_file))
+            if _peer_user(self._connection) not in (0, os.geteuid(), self._lock_file.stat().st_uid):
                 raise NotHeld("another user's process answers for it")
         except OSError:
             self.close()
             raise NotHeld(
-                "it does not answer here: it runs on another host or in a container, or is of an earlier version"
+                "it does not answer here: it is starting or stopping, runs on another host or in a container, or is of "
+                "an earlier version"
             ) from None
         except NotHeld:
             self.close()
             raise
 
-    def begin(self) -> HeldState:
-        """Hold the broker, for at most ``HOLD_S``."""
-        return self._answer(_HOLD)
+    def begin(self, within_s: float) -> HeldState | None:
+        """Hold the broker, for at most ``HOLD_S``. None: it is too busy to answer in time, and will not be held."""
+        self._connection.settimeout(max(within_s, 0.001))
+        try:
+            return self._answer(_HOLD)
+        except _Late:
+            # The request may be read later. It finds its connection closed, which ends the hold.
+            self.close()
+            self._connect()
+            return None
+        finally:
+            self._connection.settimeout(_ANSWER_S)
 
     def state(self) -> HeldState:
         return self._answer(_STATE)
 
-    def end(self) -> bool:
-        """Release the broker; False if the hold had ended before, or the broker has."""
-        try:
+    def release(self) -> None:
+        with contextlib.suppress(OSError):  # ``was_held`` tells
             self._connection.sendall(_RELEASE)
+
+    def was_held(self) -> bool:
+        """After the release; False if the hold had ended before, or the broker has."""
+        try:
             return self._connection.recv(len(_RELEASE), socket.MSG_WAITALL) == _RELEASE
         except OSError:
             return False
@@ -176,6 +198,8 @@ class BrokerHold:
         try:
             self._connection.sendall(request)
             answer = self._receive_line()
+        except TimeoutError:
+            raise _Late(f"it has not answered for {self._connection.gettimeout():.0f} s") from None
         except OSError as error:
             raise NotHeld(f"it does not answer ({error.strerror or error})") from None
         if not answer:

@@ -24,13 +24,17 @@ from oncelog.cli.log.backup.noted_files import BrokerFiles
 from oncelog.cli.log.backup.tree_file import TreeSnapshot
 from oncelog.core.controller.image import layout
 from oncelog.listening.descriptors import limit
-from oncelog.runtime.data.broker_hold import HOLD_S, NotHeld
+from oncelog.runtime.data.broker_hold import HOLD_S, BrokerHold, NotHeld
 from oncelog.runtime.data.data_directory import TREE_FILE
 from oncelog.storage.file_names import META_PROPERTIES
 
 CLUSTER_TREE: Final = "cluster.db"
 """The tree of several brokers, where ``oncelog cluster up`` has it."""
-_ATTEMPTS: Final = 3
+_ATTEMPTS: Final = 5
+_ALL_HELD_S: Final = 0.5
+"""Time in which all brokers must be held: those that are not yet held may find the others frozen after 1.5 s
+(``oncelog.broker.freeze.timeout.ms``), which includes some of the time around it. Once all are held, none watches the
+others."""
 _OTHER_FILES: Final = 256
 """Descriptors for anything but the brokers' files."""
 
@@ -107,7 +111,10 @@ def _note_all(brokers: Sequence[BrokerFiles], tree: TreeSnapshot) -> Made:
     """Note the files of all brokers, and pin the tree, as of one moment. Raises BackupError."""
     for broker in brokers:
         broker.note()
+    tree.pin()
+    _check_whole(brokers, tree)  # before the hold: the others would find a part of the cluster frozen
     for _ in range(_ATTEMPTS):
+        _wait_until_all_answer(brokers)
         began_s = time.monotonic()
         point = datetime.now(UTC)
         was_held = _note_held(brokers, tree)
@@ -117,8 +124,19 @@ def _note_all(brokers: Sequence[BrokerFiles], tree: TreeSnapshot) -> Made:
     else:
         raise BackupError(
             f"the brokers cannot be held for the {held_ms:,} ms that it takes to note their files (at most "
-            f"{HOLD_S:.0f} s): run the command when the machine is less busy, or stop them"
+            f"{HOLD_S:.0f} s, {_ALL_HELD_S:g} s of them until all are held): run the command when the machine "
+            "is less busy, or stop them"
         )
+    ids = _check_whole(brokers, tree)
+    is_own = tree.path.parent == brokers[0].directory.resolve()
+    place = f"{brokers[0].properties.node_id}/{TREE_FILE}" if is_own else CLUSTER_TREE
+    header = Header(str(tree.cluster_id()), sorted(ids), place, point.isoformat(timespec="milliseconds"), __version__)
+    is_running = any(broker.hold is not None for broker in brokers)
+    return Made(header, held_ms if is_running else 0, sorted(tree.brokers(layout.BROKER_RECORDS) - ids))
+
+
+def _check_whole(brokers: Sequence[BrokerFiles], tree: TreeSnapshot) -> set[int]:
+    """The ids of ``brokers``. Raises BackupError unless they are all registered brokers of the tree's cluster."""
     cluster_id, ids = tree.cluster_id(), {int(broker.properties.node_id) for broker in brokers}
     for broker in brokers:
         if broker.properties.cluster_id != cluster_id:
@@ -131,29 +149,41 @@ def _note_all(brokers: Sequence[BrokerFiles], tree: TreeSnapshot) -> Made:
             f"the cluster has {counted(len(absent), 'broker')} more ({', '.join(map(str, absent))}): name all data "
             "directories of the cluster"
         )
-    is_own = tree.path.parent == brokers[0].directory.resolve()
-    place = f"{brokers[0].properties.node_id}/{TREE_FILE}" if is_own else CLUSTER_TREE
-    header = Header(str(cluster_id), sorted(ids), place, point.isoformat(timespec="milliseconds"), __version__)
-    is_running = any(broker.hold is not None for broker in brokers)
-    return Made(header, held_ms if is_running else 0, sorted(tree.brokers(layout.BROKER_RECORDS) - ids))
+    return ids
 
 
 def _note_held(brokers: Sequence[BrokerFiles], tree: TreeSnapshot) -> bool:
-    """Note everything while all running brokers are held; False if one was released before. Raises BackupError."""
-    held: list[BrokerFiles] = []
+    """Note everything while all running brokers are held; False if one was too busy to be held with the others, or was
+    released before. Raises BackupError."""
+    held: list[BrokerHold] = []
+    by_s = time.monotonic() + _ALL_HELD_S
     try:
         for broker in brokers:
             if broker.hold is not None:
-                broker.state = broker.hold.begin()
-                held.append(broker)
+                broker.state = broker.hold.begin(by_s - time.monotonic())
+                if broker.state is None:
+                    return False
+                held.append(broker.hold)
         for broker in brokers:
             broker.note()
         tree.pin()
     except NotHeld as error:
         raise BackupError(f"the broker of {broker.directory} cannot be held: {error}") from None
     finally:
-        released = [broker.hold.end() for broker in held if broker.hold is not None]
+        for hold in held:
+            hold.release()
+        released = [hold.was_held() for hold in held]
     return all(released)
+
+
+def _wait_until_all_answer(brokers: Sequence[BrokerFiles]) -> None:
+    """Wait for busy brokers while none is held. Raises BackupError."""
+    for broker in brokers:
+        if broker.hold is not None:
+            try:
+                broker.hold.state()
+            except NotHeld as error:
+                raise BackupError(f"the broker of {broker.directory} cannot be held: {error}") from None
 
 
 def _check_uncut(brokers: Sequence[BrokerFiles]) -> None:

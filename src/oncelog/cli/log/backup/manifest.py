@@ -93,16 +93,23 @@ class Manifest:
         try:
             self.header = Header(**header)
             self.files, self.bytes = int(last["files"]), int(last["bytes"])
+            is_readable = bool(self.header.brokers) and all(type(broker) is int for broker in self.header.brokers)
         except (TypeError, KeyError, ValueError):
-            raise BackupError(f"{self._path} is damaged: its header cannot be read") from None
+            is_readable = False
+        if not is_readable:
+            raise BackupError(f"{self._path} is damaged: its header cannot be read")
+        self._check_path(self.header.tree)
 
     def entries(self) -> Iterator[Entry]:
         for count, line in enumerate(self._lines()):
             if 0 < count <= self.files:
+                entry: Entry | None
                 try:
                     entry = Entry(**self._parsed(line))
                 except TypeError:
-                    raise BackupError(f"{self._path} is damaged: line {count + 1} names no file") from None
+                    entry = None
+                if entry is None or type(entry.size) is not int or type(entry.modified_ns) is not int:
+                    raise BackupError(f"{self._path} is damaged: line {count + 1} names no file")
                 self._check_path(entry.path)
                 yield entry
 
@@ -134,7 +141,9 @@ class Manifest:
             raise BackupError(f"{self._path} is damaged or incomplete: it has a line that is no JSON object")
         return fields
 
-    def _check_path(self, path: str) -> None:
+    def _check_path(self, path: object) -> None:
         # A restore writes to these paths.
-        if not all(part not in ("", ".", "..") and "\0" not in part for part in path.split("/")):
+        if not isinstance(path, str) or not all(
+            part not in ("", ".", "..") and "\0" not in part for part in path.split("/")
+        ):
             raise BackupError(f"{self._path} is damaged: {path!r} is no path within a backup")

@@ -72,6 +72,8 @@ class Registration(NamedTuple):
     endpoints: tuple[Endpoint, ...] = ()
     """The broker's listeners; empty: one PLAINTEXT listener at ``host`` and ``port``."""
     features: Mapping[str, FeatureRange] = SUPPORTED_FEATURES
+    freeze_timeout_ms: int = 0
+    """Silence after which others may find this broker frozen; 0: never."""
 
     def again(self) -> Registration:
         """The registration of the same process in a new session, where the state left by its last run does not
@@ -178,6 +180,7 @@ def _registered(
         endpoints=broker.endpoints,
         tree_formats=broker.tree_formats,
         features=broker.features,
+        freeze_timeout_ms=broker.freeze_timeout_ms,
     )
     path = layout.broker_record_path(broker.broker_id)
     value = layout.broker_record_value(

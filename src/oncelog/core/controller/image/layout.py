@@ -267,6 +267,8 @@ def broker_value(broker: BrokerImage, now_ms: int) -> bytes:
         facts["rack"] = broker.rack
     if broker.directory_id:
         facts["directory_id"] = broker.directory_id
+    if broker.freeze_timeout_ms:
+        facts[_FREEZE_TIMEOUT] = broker.freeze_timeout_ms
     for key in _BROKER_FLAGS:
         if getattr(broker, key):
             facts[key] = True
@@ -274,6 +276,7 @@ def broker_value(broker: BrokerImage, now_ms: int) -> bytes:
 
 
 _TREE_FEATURE: Final = "oncelog.tree"
+_FREEZE_TIMEOUT: Final = "freeze_timeout_ms"
 _RANGE_KEYS: Final = ("min_version", "max_version")
 _BROKER_FLAGS: Final = ("fenced", "in_controlled_shutdown", "is_new_directory", "has_full_disk")
 
@@ -299,6 +302,7 @@ def read_broker(path: str, value: bytes, version: int) -> BrokerImage:
             endpoints=() if endpoints == (only,) else endpoints,
             tree_formats=_read_tree_formats(facts),
             features=_read_supported_features(facts),
+            freeze_timeout_ms=int(facts.get(_FREEZE_TIMEOUT, 0)),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DamagedFact(path, value) from error
@@ -379,7 +383,10 @@ def suspicion_value(epoch: int) -> bytes:
 def suspicion_key(path: str) -> tuple[BrokerId, BrokerId]:
     """The suspected broker and its observer."""
     suspect, _, observer = path.rpartition("/")[2].partition(".")
-    return BrokerId(int(suspect)), BrokerId(int(observer))
+    try:
+        return BrokerId(int(suspect)), BrokerId(int(observer))
+    except ValueError as error:
+        raise DamagedFact(path, b"") from error
 
 
 def read_suspicion(path: str, value: bytes, version: int) -> Suspicion:

@@ -114,6 +114,8 @@ class BrokerImage(NamedTuple):
     tree_formats: TreeFormats = _NOT_SAID
     features: Mapping[str, FeatureRange] = NO_FEATURES
     """Empty if an earlier version registered the broker."""
+    freeze_timeout_ms: int = 0
+    """Its ``oncelog.broker.freeze.timeout.ms``; 0, also of earlier versions: after a pause it counts on its session."""
 
     @property
     def listeners(self) -> tuple[Endpoint, ...]:

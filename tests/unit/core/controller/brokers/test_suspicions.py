@@ -91,3 +91,15 @@ def test_it_helps_where_another_replica_can_lead_or_acks_all_waits(replicas: tup
 
 def test_it_always_helps_to_replace_the_controller() -> None:
     assert would_help(cluster(2), ONE)
+
+
+def test_a_suspicion_of_an_unreadable_name_is_a_damaged_fact() -> None:
+    with pytest.raises(layout.DamagedFact, match="one\\.2"):
+        layout.suspicion_key(f"{layout.SUSPICIONS}/one.2")
+
+
+def test_a_registration_says_after_which_silence_it_may_be_ended() -> None:
+    broker = cluster(1).brokers[ONE]._replace(freeze_timeout_ms=1_500)
+    for registered in (broker, broker._replace(freeze_timeout_ms=0)):
+        value = layout.broker_value(registered, now_ms=0)
+        assert layout.read_broker(layout.broker_path(ONE), value, 0).freeze_timeout_ms == registered.freeze_timeout_ms
