@@ -203,6 +203,37 @@ def test_depth_of_recursive_values_is_bounded() -> None:
     assert reasons(decode(schema, deep, b"\2\0")) == ["values are nested more than 64 deep", None]
 
 
+NODE = record(
+    field("s", "string"),
+    field("e", {"type": "enum", "name": "E", "symbols": ["A"]}),
+    field("d", logical("int", "date")),
+    field("f", "double"),
+    field("next", ["null", "R"]),
+)
+
+
+@pytest.mark.parametrize(
+    ("inner", "reason"),
+    [
+        (b"\x02\xff\0\0" + bytes(9), "UnicodeDecodeError"),
+        (b"\0\x08\0" + bytes(9), "IndexError"),
+        (b"\0\0\xfe\xff\xff\xff\x0f" + bytes(9), "OverflowError"),
+    ],
+)
+def test_bad_value_within_itself_is_damage_of_its_record_alone(inner: bytes, reason: str) -> None:
+    head = b"\0\0\0" + bytes(8) + b"\2"
+    decoded = decode(NODE, head + inner, head + bytes(12))
+    bad, good = reasons(decoded)
+    assert bad is not None and f"a value within itself is not readable: {reason}" in bad
+    assert good is None and decoded.values.to_pylist()[0] is None
+
+
+def test_number_that_json_lacks_is_text_within_itself() -> None:
+    value = {"s": "", "e": "A", "d": date(1970, 1, 1), "f": 1.0, "next": None}
+    row = decode(NODE, encode(NODE, {**value, "next": {**value, "f": float("-inf")}})).values.to_pylist()[0]
+    assert json.loads(row["next"], parse_constant=pytest.fail)["f"] == "-Infinity"
+
+
 def test_trees_may_have_many_children() -> None:
     schema = record(field("v", "int"), field("children", {"type": "array", "items": "R"}))
     value = {"v": 0, "children": [{"v": number, "children": []} for number in range(3_000)]}

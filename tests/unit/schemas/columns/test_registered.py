@@ -176,7 +176,8 @@ def test_json_by_its_schema() -> None:
     with registry() as client:
         write = encoder(client, Schema(json.dumps(JSON), SchemaType.JSON))
         good = write.encode({"id": 1, "name": "n", "tags": ["a"], "any": {"b": [1.5]}, "at": {"x": 2}, "more": 1}).data
-        bad = [b'{"id": "1"}', b'{"id": 1.0}', b"{", b"[1]", b'{"at": {"x": NaN}}', b"\xff", b'{"tags": [1]}']
+        halves = [b'{"name": "\\ud800"}', b'{"any": ["\\udc00"]}']
+        bad = [b'{"id": "1"}', b'{"id": 1.0}', b"{", b"[1]", b'{"at": {"x": NaN}}', b"\xff", b'{"tags": [1]}', *halves]
         values = [good, good[:5] + b"{}", *(good[:5] + text for text in bad)]
         decoded = columns(client).decode(pa.array(values, pa.binary()))
     nothing = {"id": None, "name": None, "tags": None, "any": None, "at": None}
@@ -187,6 +188,7 @@ def test_json_by_its_schema() -> None:
     assert texts[2:4] == ["schema 1: $.id is no integer of 64 bits"] * 2
     assert texts[5] == "schema 1: $ is no object"
     assert texts[8] == "schema 1: $.tags[0] is no string"
+    assert texts[9] == "schema 1: $.name has half of a surrogate pair, which is no text"
     assert all(texts[2:])
 
 
