@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from oncelog.schemas.columns.avro_types import SchemaNode, Types, value_type
 from oncelog.schemas.columns.cursor import Array, Cursor, Mask
-from oncelog.schemas.columns.walk import Unwalkable, Walk
+from oncelog.schemas.columns.walk import Unwalkable, Walk, Walked
 from oncelog.schemas.schema import SchemaError
 from oncelog.schemas.values.json_output import finite
 
@@ -50,7 +50,7 @@ class JsonText:
         for number, (start, end) in enumerate(zip(cursor.at.tolist(), cursor.ends.tolist(), strict=True)):
             data = cursor.payloads.bytes[start:end].tobytes() if start < end else b""
             try:
-                size = self._walk(data, 0, 0)
+                size = self._walk(Walked(data), 0, 0)
             except Unwalkable as error:
                 cursor.damage.mark(cursor.rows[number : number + 1], str(error))
                 values.append(None)

@@ -281,6 +281,26 @@ def test_blocks_of_items_without_bytes_are_bounded_in_sum() -> None:
     assert reasons(decode(schema, many)) == ["an array has more items than its bytes can hold"]
 
 
+@pytest.mark.parametrize("is_read", [True, False])
+@pytest.mark.parametrize("records", [1, 20])
+def test_items_without_bytes_in_arrays_of_arrays_are_bounded_in_sum(records: int, is_read: bool) -> None:
+    nested = {"type": "array", "items": {"type": "array", "items": "null"}}
+    schema = record(field("a", nested), field("i", "int"))
+    reader = schema if is_read else record(field("i", "int"))
+    bomb = encode_varint(100_000) + (encode_varint(1_000) + b"\0") * 100_000 + b"\0\2"
+    few = encode_varint(3) + (encode_varint(300) + b"\0") * 3 + b"\0\2"
+    decoded = decode(schema, *[bomb] * records, few, reader=reader)
+    assert reasons(decoded) == ["an array has more items than its bytes can hold"] * records + [None]
+    assert decoded.values.to_pylist()[-1]["i"] == 1
+
+
+def test_items_without_bytes_are_bounded_in_recursive_values() -> None:
+    nested = {"type": "array", "items": {"type": "array", "items": "null"}}
+    schema = record(field("a", nested), field("next", ["null", "R"]))
+    bomb = encode_varint(100_000) + (encode_varint(1_000) + b"\0") * 100_000 + b"\0\0"
+    assert reasons(decode(schema, b"\0\2" + bomb)) == ["an array has more items than its bytes can hold"]
+
+
 def test_schema_that_multiplies_its_columns_is_refused() -> None:
     kind: Any = "int"
     for level in range(20):
