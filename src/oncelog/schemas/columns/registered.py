@@ -125,8 +125,8 @@ class RegisteredColumns:
         if decoder is None:
             try:
                 schema = self._registry.schema(schema_id, self._context)
-            except NotRegistered:
-                return "the registry does not have it"  # the client remembers that for a minute
+            except NotRegistered as error:  # the client remembers that
+                return "the registry does not have it" if error.status == 404 else str(error)
             decoder = self._compiled(schema)
             self._decoders.put(schema_id, decoder, _DECODER_SHARE * text_bytes(schema.text) + 8 * KIB)
         return decoder

@@ -120,6 +120,16 @@ def test_registry_that_does_not_answer_is_an_error_of_the_batch() -> None:
                 reading.decode(pa.array([value], pa.binary()))
 
 
+def test_ids_that_no_registry_has_are_reasons_of_their_records() -> None:
+    with registry() as client:
+        write = encoder(client, FIRST)
+        values = [b"\0\xff\xff\xff\xff\2", write.encode({"id": 1}).data]
+        decoded = columns(client).decode(pa.array(values, pa.binary()))
+    assert decoded.values.to_pylist() == [None, {"id": 1}]
+    assert decoded.reasons is not None
+    assert decoded.reasons.to_pylist() == ["schema 4294967295: the registry does not have it", None]
+
+
 def test_schemas_are_requests_once() -> None:
     with fake_registry(MemoryRegistry()) as fake, Registry(fake.url) as client:
         values = [encoder(client, FIRST).encode({"id": number}).data for number in range(5)]
