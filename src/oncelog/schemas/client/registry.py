@@ -51,18 +51,21 @@ class Registry:
         self.settings = parse_settings(url, properties) if isinstance(url, str) else url
         self._requests = Requests(self.settings, clock, sleep)
         self._cache: Cache[tuple[object, ...], Any] = Cache(CACHE_BYTES)
+        self.clock = clock
         self._absent: Absences[tuple[object, ...]] = Absences(ABSENT_S, clock)
 
-    def schema(self, schema_id: int | UUID | str, context: str = "") -> Schema:
-        """A schema by its id or GUID. ``context``, as ``:.NAME:``, says whose id it is."""
+    def schema(self, schema_id: int | UUID | str, context: str = "", *, asked_since_s: float | None = None) -> Schema:
+        """A schema by its id or GUID. ``context``, as ``:.NAME:``, says whose id it is. With ``asked_since_s`` on the
+        clock, an absence that is known for longer is asked for again."""
         if isinstance(schema_id, UUID) or not str(schema_id).isdigit():
             guid = str(schema_id)
-            return self._kept(("guid", guid), lambda: self._by_guid(guid))
+            return self._kept(("guid", guid), lambda: self._by_guid(guid), asked_since_s)
         query = {"subject": context} if context else None
         number = int(schema_id)
         if number > INT32_MAX:  # registries answer as if there were no such route
             raise NotRegistered(f"schema {number}: ids of registries end at {INT32_MAX}", 404, 40403)
-        return self._kept(("id", context, number), lambda: _schema(self._requests.get(f"/schemas/ids/{number}", query)))
+        path = f"/schemas/ids/{number}"
+        return self._kept(("id", context, number), lambda: _schema(self._requests.get(path, query)), asked_since_s)
 
     def _by_guid(self, guid: str) -> Schema:
         try:
@@ -127,10 +130,10 @@ class Registry:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _kept(self, key: tuple[object, ...], ask: Callable[[], T]) -> T:
+    def _kept(self, key: tuple[object, ...], ask: Callable[[], T], asked_since_s: float | None = None) -> T:
         value: T | None = self._cache.get(key)
         if value is None:
-            self._absent.check(key)
+            self._absent.check(key, asked_since_s)
             try:
                 value = ask()
             except NotRegistered as error:

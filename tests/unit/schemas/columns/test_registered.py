@@ -130,6 +130,17 @@ def test_ids_that_no_registry_has_are_reasons_of_their_records() -> None:
     assert decoded.reasons.to_pylist() == ["schema 4294967295: the registry does not have it", None]
 
 
+def test_an_id_that_was_absent_is_asked_for_again_by_each_batch() -> None:
+    with registry() as client:
+        encoder(client, FIRST)
+        decoding = columns(client)
+        early = pa.array([b"\0\0\0\0\2\2\0"] * 2, pa.binary())
+        assert decoding.decode(early).values.to_pylist() == [None, None]
+        late = encoder(client, avro(ID, {"name": "x", "type": "int"})).encode({"id": 1, "x": 2}).data
+        decoded = decoding.decode(pa.array([late], pa.binary()))
+        assert decoded.values.to_pylist() == [{"id": 1}]
+
+
 def test_schemas_are_requests_once() -> None:
     with fake_registry(MemoryRegistry()) as fake, Registry(fake.url) as client:
         values = [encoder(client, FIRST).encode({"id": number}).data for number in range(5)]
@@ -137,7 +148,7 @@ def test_schemas_are_requests_once() -> None:
         requests = len(fake.requests)
         for _ in range(3):
             reading.decode(pa.array([*values, b"\0\0\0\0\x63"], pa.binary()))
-        assert len(fake.requests) == requests + 2
+        assert len(fake.requests) == requests + 1 + 3  # the absent one by each batch
 
 
 PROTO = """syntax = "proto3"; package p;
