@@ -204,6 +204,7 @@ def test_tls_with_a_client_certificate(tmp_path: Path) -> None:
         ("", {}, "no URL"),
         ("ftp://h", {}, "'ftp://h' is not valid"),
         ("http://alice:secret@h:port", {}, "'h:port' is not valid"),
+        ("http://alice:secret,1@h", {}, "'…' is not valid"),
         ("http://h/?a=b", {}, "is not valid"),
         ("http://h", {"basic.auth.user.infos": "a:b"}, "did you mean basic.auth.user.info?"),
         ("http://h", {"basic.auth.user.info": "secret"}, "is not USER:PASSWORD"),
