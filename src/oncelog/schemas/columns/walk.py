@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 from oncelog.records.columns.varint_columns import read_varint
 from oncelog.records.errors import CorruptBatch
+from oncelog.schemas.values.avro_bounds import MAX_DECIMAL_BYTES
 
 
 class Walked(bytes):
@@ -85,6 +86,13 @@ def walk_bytes(data: Walked, at: int, depth: int) -> int:
     if not 0 <= size <= len(data) - at:
         raise Unwalkable("the bytes end within a value")
     return at + size
+
+
+def walk_decimal(data: Walked, at: int, depth: int) -> int:
+    end = walk_bytes(data, at, depth)
+    if end - at > MAX_DECIMAL_BYTES:
+        raise Unwalkable(f"a decimal has more than {MAX_DECIMAL_BYTES} bytes")
+    return end
 
 
 def walk_fixed(size: int) -> Walk:

@@ -230,6 +230,12 @@ def test_bad_value_within_itself_is_damage_of_its_record_alone(inner: bytes, rea
     assert decoded.values.to_pylist()[0] is None
 
 
+def test_long_decimal_within_itself_costs_nothing() -> None:
+    schema = record(field("d", logical("bytes", "decimal", precision=4, scale=2)), field("next", ["null", "R"]))
+    inner = encode_varint(1 << 20) + b"\x7f" * (1 << 20) + b"\0"
+    assert reasons(decode(schema, b"\0\2" + inner)) == ["a decimal has more than 4096 bytes"]
+
+
 def test_number_that_json_lacks_is_text_within_itself() -> None:
     value = {"s": "", "e": "A", "d": date(1970, 1, 1), "f": 1.0, "next": None}
     row = decode(NODE, encode(NODE, {**value, "next": {**value, "f": float("-inf")}})).values.to_pylist()[0]
