@@ -77,6 +77,27 @@ def test_an_absent_id_is_not_asked_for_again_until_it_may_have_come() -> None:
         assert len(server.requests) == 2
 
 
+def test_what_no_registry_has_is_absent_whatever_the_answer() -> None:
+    def answers(_method: str, target: str, _body: Any) -> tuple[int, Any]:
+        if target == "/schemas/ids/8":
+            return 200, {"schema": "x", "schemaType": "XML"}
+        return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}  # as without such a route
+
+    with fake_registry(answers) as server, Registry(server.url) as registry:
+        for schema_id, message in (
+            (2**31, "ids of registries end at"),
+            (GUID, "HTTP 404"),
+            (8, "'XML', which is not supported"),
+        ):
+            for _ in range(2):
+                with pytest.raises(NotRegistered, match=message):
+                    registry.schema(schema_id)
+        assert len(server.requests) == 2
+        with pytest.raises(RegistryRefused) as refusal:
+            registry.schema(2**31 - 1)
+        assert not isinstance(refusal.value, NotRegistered)
+
+
 def test_a_version_with_everything() -> None:
     document = {
         "subject": "a/b value",
@@ -183,6 +204,7 @@ def test_tls_with_a_client_certificate(tmp_path: Path) -> None:
         ("", {}, "no URL"),
         ("ftp://h", {}, "'ftp://h' is not valid"),
         ("http://alice:secret@h:port", {}, "'h:port' is not valid"),
+        ("http://alice:secret,1@h", {}, "'…' is not valid"),
         ("http://h/?a=b", {}, "is not valid"),
         ("http://h", {"basic.auth.user.infos": "a:b"}, "did you mean basic.auth.user.info?"),
         ("http://h", {"basic.auth.user.info": "secret"}, "is not USER:PASSWORD"),
@@ -307,7 +329,6 @@ def test_what_is_no_registry(data: bytes, message: str) -> None:
         [],
         {},
         {"schema": 1},
-        {"schema": "x", "schemaType": "XML"},
         {"schema": "x", "references": [{"name": "a"}]},
         {"schema": "x", "references": [1]},
         {"schema": "x", "metadata": []},

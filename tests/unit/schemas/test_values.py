@@ -304,6 +304,9 @@ def doubling(depth: int) -> Any:
     return document
 
 
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
+
+
 @pytest.mark.parametrize(
     ("document", "payload", "reason"),
     [
@@ -316,6 +319,7 @@ def doubling(depth: int) -> Any:
         ({"type": "map", "values": "null"}, b"\x08\2a\2b", "ends too early"),
         ({"type": "map", "values": "null"}, b"\x02\1a", "ends too early"),
         (["null", NODE], b"\x06", "its union has no branch 3"),
+        (DECIMAL, b"\x80\x80\x80\1" + bytes(1 << 20), "a decimal in it has more than 4096 bytes"),
         ("bytes", b"\1", "ends too early"),
         ("string", bytes.fromhex("feffffff0f"), "ends too early"),
         ("string", b"\2\xff", "not UTF-8"),

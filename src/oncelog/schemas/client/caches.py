@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -56,16 +57,16 @@ class Absences(Generic[K]):
         self._answers: OrderedDict[K, tuple[str, int, int, float]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def check(self, key: K) -> None:
-        """Raises NotRegistered for a key that was absent a moment ago."""
+    def check(self, key: K, since_s: float | None = None) -> None:
+        """Raises NotRegistered for a key that was absent a moment ago, or after ``since_s`` on the clock."""
         with self._lock:
-            message, status, code, until_s = self._answers.get(key, ("", 0, 0, 0.0))
-        if message and self._clock() < until_s:
+            message, status, code, asked_s = self._answers.get(key, ("", 0, 0, -math.inf))
+        if asked_s >= (self._clock() - self._age_s if since_s is None else since_s):
             raise NotRegistered(message, status, code)
 
     def put(self, key: K, error: NotRegistered) -> None:
         with self._lock:
             self._answers.pop(key, None)
-            self._answers[key] = (str(error), error.status, error.code, self._clock() + self._age_s)
+            self._answers[key] = (str(error), error.status, error.code, self._clock())
             if len(self._answers) > _MAX_ABSENT:
                 self._answers.popitem(last=False)

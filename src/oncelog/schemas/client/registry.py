@@ -9,9 +9,9 @@ from urllib.parse import quote
 from uuid import UUID
 
 from oncelog.base.bounded_cache import text_bytes
-from oncelog.base.units import MIB
+from oncelog.base.units import INT32_MAX, MIB
 from oncelog.schemas.client.caches import Absences, Cache
-from oncelog.schemas.client.errors import NotRegistered, RegistryUnavailable
+from oncelog.schemas.client.errors import NotRegistered, RegistryRefused, RegistryUnavailable
 from oncelog.schemas.client.requests import Requests
 from oncelog.schemas.client.settings import RegistrySettings, parse_settings
 from oncelog.schemas.schema import Reference, RegisteredSchema, Schema, SchemaType
@@ -51,16 +51,30 @@ class Registry:
         self.settings = parse_settings(url, properties) if isinstance(url, str) else url
         self._requests = Requests(self.settings, clock, sleep)
         self._cache: Cache[tuple[object, ...], Any] = Cache(CACHE_BYTES)
+        self.clock = clock
         self._absent: Absences[tuple[object, ...]] = Absences(ABSENT_S, clock)
 
-    def schema(self, schema_id: int | UUID | str, context: str = "") -> Schema:
-        """A schema by its id or GUID. ``context``, as ``:.NAME:``, says whose id it is."""
+    def schema(self, schema_id: int | UUID | str, context: str = "", *, asked_since_s: float | None = None) -> Schema:
+        """A schema by its id or GUID. ``context``, as ``:.NAME:``, says whose id it is. With ``asked_since_s`` on the
+        clock, an absence that is known for longer is asked for again."""
         if isinstance(schema_id, UUID) or not str(schema_id).isdigit():
             guid = str(schema_id)
-            return self._kept(("guid", guid), lambda: _schema(self._requests.get(f"/schemas/guids/{quote(guid, '')}")))
+            return self._kept(("guid", guid), lambda: self._by_guid(guid), asked_since_s)
         query = {"subject": context} if context else None
         number = int(schema_id)
-        return self._kept(("id", context, number), lambda: _schema(self._requests.get(f"/schemas/ids/{number}", query)))
+        if number > INT32_MAX:  # registries answer as if there were no such route
+            raise NotRegistered(f"schema {number}: ids of registries end at {INT32_MAX}", 404, 40403)
+        path = f"/schemas/ids/{number}"
+        return self._kept(("id", context, number), lambda: _schema(self._requests.get(path, query)), asked_since_s)
+
+    def _by_guid(self, guid: str) -> Schema:
+        try:
+            return _schema(self._requests.get(f"/schemas/guids/{quote(guid, '')}"))
+        except RegistryRefused as error:
+            if error.status != 404:
+                raise
+            # Older registries do not have the route: their schemas have no GUID.
+            raise NotRegistered(str(error), error.status, error.code) from None
 
     def version(self, subject: str, version: int | str = LATEST, *, deleted: bool = False) -> RegisteredSchema:
         """A version of a subject. ``deleted`` finds softly deleted ones too: schemas still refer to them."""
@@ -116,10 +130,10 @@ class Registry:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _kept(self, key: tuple[object, ...], ask: Callable[[], T]) -> T:
+    def _kept(self, key: tuple[object, ...], ask: Callable[[], T], asked_since_s: float | None = None) -> T:
         value: T | None = self._cache.get(key)
         if value is None:
-            self._absent.check(key)
+            self._absent.check(key, asked_since_s)
             try:
                 value = ask()
             except NotRegistered as error:
@@ -167,7 +181,7 @@ def _schema(answer: Any, default: SchemaType = SchemaType.AVRO) -> Schema:
     text = _member(answer, "schema", str)
     name = answer.get("schemaType") or default.value
     if name not in SchemaType.__members__:
-        raise RegistryUnavailable(f"the registry has a schema of the format {name!r:.40}, which is not supported")
+        raise NotRegistered(f"the registry has it in the format {name!r:.40}, which is not supported", 200, 0)
     references = tuple(
         Reference(_member(used, "name", str), _member(used, "subject", str), _member(used, "version", int))
         for used in _elements(answer.get("references") or [], dict)

@@ -91,7 +91,9 @@ def parse_settings(url: str, properties: Mapping[str, str] | None = None) -> Reg
     texts = [text.strip() for text in (url or given.get("url", "")).split(",") if text.strip()]
     if not texts:
         raise RegistryConfigError("the registry has no URL; give one as http://HOST:PORT")
-    parsed = [_url(text) for text in texts]
+    # A comma in a password leaves a part of it that looks like a URL of its own.
+    has_login = any("@" in text for text in texts)
+    parsed = [_url(text, is_shown="@" in text or not has_login) for text in texts]
     user, password, token = _login({login for _, login in parsed if login is not None}, given)
     if given.get("ssl.key.location") and not given.get("ssl.certificate.location"):
         raise RegistryConfigError("ssl.key.location is given without ssl.certificate.location")
@@ -124,9 +126,9 @@ def _login(logins: set[tuple[str, str]], given: Mapping[str, str]) -> tuple[str 
     return user, password, token
 
 
-def _url(text: str) -> tuple[str, tuple[str, str] | None]:
+def _url(text: str, *, is_shown: bool) -> tuple[str, tuple[str, str] | None]:
     """A URL without its credentials, and these."""
-    shown = text.rpartition("@")[2]  # the part before it may hold a password
+    shown = text.rpartition("@")[2] if is_shown else "…"  # the part before it may hold a password
     try:
         parts = urlsplit(text)
         port = parts.port

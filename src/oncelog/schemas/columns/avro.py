@@ -24,6 +24,7 @@ from oncelog.schemas.columns.walk import (
     Walk,
     walk_blocks,
     walk_bytes,
+    walk_decimal,
     walk_fields,
     walk_fixed,
     walk_long,
@@ -216,7 +217,7 @@ class _Resolution:
         if kind == "map":
             return walk_blocks(walk_fields((walk_bytes, self.walk(written["values"]))), 1)
         if kind in ("bytes", "string"):
-            return walk_bytes
+            return walk_decimal if written.get("logicalType") == "decimal" else walk_bytes
         sizes = {"null": 0, "boolean": 1, "float": 4, "double": 8, "fixed": written.get("size", 0)}
         return walk_fixed(sizes[kind]) if kind in sizes else walk_long
 

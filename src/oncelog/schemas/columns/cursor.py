@@ -29,9 +29,11 @@ NO_VARINT: Final = "a variable-length integer has more than ten bytes"
 class Damage:
     """Why records cannot be decoded: the first reason of each."""
 
-    __slots__ = ("_codes", "_reasons")
+    __slots__ = ("_codes", "_reasons", "empty_items")
 
     def __init__(self, count: int) -> None:
+        self.empty_items = np.zeros(count, np.int64)
+        """Of each record, the items of arrays that take no bytes."""
         self._codes = np.zeros(count, np.int32)
         self._reasons: dict[str, int] = {}
 

@@ -21,6 +21,7 @@ from oncelog.schemas.schema import SchemaError
 Convert: TypeAlias = Callable[[Any, str], Any]
 """Takes a value and its path. Raises _Misfit."""
 _MAX_FIELDS: Final = 5_000
+_TOO_DEEP: Final = "not JSON: it is nested too deeply"
 _INT64: Final = range(-(1 << 63), 1 << 63)
 
 
@@ -48,6 +49,8 @@ class JsonDecoder:
                     value = self._convert(_document(payload[0 if starts is None else int(starts[row]) :]), "$")
                 except _Misfit as error:
                     reason = str(error)
+                except RecursionError:
+                    reason = _TOO_DEEP
             values.append(value)
             reasons.append(reason)
         bad = any(reason is not None for reason in reasons)
@@ -76,7 +79,7 @@ def _document(payload: bytes) -> Any:
     try:
         return json.loads(payload.decode(), parse_constant=refuse)
     except RecursionError:
-        raise _Misfit("not JSON: it is nested too deeply") from None
+        raise _Misfit(_TOO_DEEP) from None
     except ValueError as error:
         raise _Misfit(f"not JSON: {error}") from None
 
@@ -117,7 +120,24 @@ def _number(value: Any, path: str) -> float | None:
 
 
 def _text(value: Any, path: str) -> str | None:
-    return None if value is None else json.dumps(value, ensure_ascii=False)
+    return None if value is None else _unicode(json.dumps(value, ensure_ascii=False), path)
+
+
+def _string(value: Any, path: str) -> str | None:
+    if value is None:
+        return None
+    if type(value) is not str:
+        raise _Misfit(f"{path} is no string")
+    return _unicode(value, path)
+
+
+def _unicode(text: str, path: str) -> str:
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:  # JSON can escape half of a surrogate pair, which Arrow's text cannot hold
+            raise _Misfit(f"{path} has half of a surrogate pair, which is no text") from None
+    return text
 
 
 def _array(convert: Convert) -> Convert:
@@ -143,7 +163,7 @@ def _object(columns: Mapping[str, tuple[pa.DataType, Convert]]) -> Convert:
 
 
 _SCALARS: Final[Mapping[str, tuple[pa.DataType, Convert]]] = {
-    "string": (pa.string(), _scalar("string", lambda value: type(value) is str)),
+    "string": (pa.string(), _string),
     "integer": (pa.int64(), _scalar("integer of 64 bits", _is_integer)),
     "number": (pa.float64(), _number),
     "boolean": (pa.bool_(), _scalar("boolean", lambda value: type(value) is bool)),

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from io import BytesIO
-from typing import Any
+from typing import Any, Final
 
 import fastavro
 import pyarrow as pa
 
 from oncelog.schemas.columns.avro_types import SchemaNode, Types, value_type
 from oncelog.schemas.columns.cursor import Array, Cursor, Mask
-from oncelog.schemas.columns.walk import Unwalkable, Walk
+from oncelog.schemas.columns.walk import Unwalkable, Walk, Walked
 from oncelog.schemas.schema import SchemaError
+from oncelog.schemas.values.json_output import finite
+
+_MOST_SHOWN: Final = 200
 
 
 class JsonText:
@@ -26,7 +29,17 @@ class JsonText:
         self._walk, self.min_bytes, self._writer, self._reader = walk, min_bytes, writer, reader
 
     def read(self, cursor: Cursor, valid: Mask | None = None) -> Array:
-        return pa.array([self._text(value) for value in self._values(cursor)], pa.string())
+        texts: list[str | None] = []
+        for number, value in enumerate(self._values(cursor)):
+            text = None
+            if value is not None:
+                try:
+                    text = self._text(value)
+                except Exception as error:  # noqa: BLE001 - hostile bytes reach every corner of the library
+                    reason = f"a value within itself is not readable: {type(error).__name__}: {error}"
+                    cursor.damage.mark(cursor.rows[number : number + 1], reason[:_MOST_SHOWN])
+            texts.append(text)
+        return pa.array(texts, pa.string())
 
     def skip(self, cursor: Cursor) -> None:
         self._values(cursor)
@@ -37,7 +50,7 @@ class JsonText:
         for number, (start, end) in enumerate(zip(cursor.at.tolist(), cursor.ends.tolist(), strict=True)):
             data = cursor.payloads.bytes[start:end].tobytes() if start < end else b""
             try:
-                size = self._walk(data, 0, 0)
+                size = self._walk(Walked(data), 0, 0)
             except Unwalkable as error:
                 cursor.damage.mark(cursor.rows[number : number + 1], str(error))
                 values.append(None)
@@ -47,10 +60,12 @@ class JsonText:
         cursor.at = at
         return values
 
-    def _text(self, value: bytes | None) -> str | None:
-        if value is None:
-            return None
-        return json.dumps(fastavro.schemaless_reader(BytesIO(value), self._writer, self._reader), default=_json_value)
+    def _text(self, value: bytes) -> str:
+        decoded = fastavro.schemaless_reader(BytesIO(value), self._writer, self._reader)
+        try:
+            return json.dumps(decoded, default=_json_value, allow_nan=False)
+        except ValueError:
+            return json.dumps(finite(decoded), default=_json_value, allow_nan=False)
 
 
 def _json_value(value: object) -> str:

@@ -2,7 +2,7 @@
 
 A message's fields are read by their numbers: of all records, those whose next field has the smallest number come first.
 Writers put fields in this order, so a field is read once for all of them. Records that have fields twice where that
-means something (a message, members of a oneof) are rewritten by Protobuf's library and read again.
+means something (a message, members of a oneof, a key of a map) are rewritten by Protobuf's library and read again.
 
 An absent field is null where its presence is tracked, otherwise its type's default. ``Timestamp`` and ``Duration``
 become Arrow's in microseconds, wrappers nullable values. Arrow has no recursive types: a message within itself, and
@@ -26,12 +26,15 @@ from oncelog.schemas.columns.cursor import (
     TOO_SHORT,
     Array,
     Cursor,
+    Damage,
     Indexes,
     Longs,
     Mask,
+    Payloads,
     array_of,
     joined,
     nulls,
+    taken,
     with_nulls,
 )
 from oncelog.schemas.columns.decoded import Decoded, decode_in_pieces
@@ -41,6 +44,7 @@ from oncelog.schemas.columns.protobuf_fields import (
     FIXED32,
     FIXED64,
     LENGTH,
+    REPEATED,
     VARINT,
     Scalar,
     packed_places,
@@ -54,7 +58,6 @@ _MAX_FIELDS: Final = 5_000
 """Fields within fields, each as often as it is used: few lines can define millions."""
 _FEW: Final = 16
 _END: Final = np.uint64(2**64 - 1)
-REPEATED: Final = "a field that is there once comes twice"
 _NOT_A_FIELD: Final = "the bytes are not a field of a message"
 _JSON: Final = frozenset({"google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue"})
 _TIMESTAMP: Final = "google.protobuf.Timestamp"
@@ -158,7 +161,7 @@ class _Reading:
             turns += 1
 
     def columns(self) -> list[Array]:
-        return [values.column() for values in self._values]
+        return [values.column(self._cursor) for values in self._values]
 
     def _next_tags(self, index: Indexes) -> None:
         cursor = self._cursor
@@ -205,6 +208,9 @@ class _Reading:
                 cursor.damage.mark(cursor.rows[row : row + 1], reason)
                 cursor.at[row] = end
                 continue
+            tags = {field.tag for field in fields}
+            if len({tag >> 3 for tag in tags}) < len(tags):  # packed values among others, whose order would be lost
+                cursor.damage.mark(cursor.rows[row : row + 1], REPEATED)
             for field in fields:
                 places.setdefault(field.tag, []).append((row, start + field.at))
             cursor.at[row] = end
@@ -268,9 +274,12 @@ class _Values:
         self._arrays.append(array)
         self._indexes.append(index)
 
-    def column(self) -> Array:
+    def column(self, cursor: Cursor) -> Array:
         if self.items is not None:
-            return list_of(self._field.type, *self.items.joined(self._field.item_type))
+            items, totals = self.items.joined(self._field.item_type)
+            if pa.types.is_map(self._field.type):
+                cursor.mark(_with_repeated_keys(items, totals), REPEATED)
+            return list_of(self._field.type, items, totals)
         if not self._arrays:
             column = nulls(self._count, self._field.type)
         elif len(self._arrays) == 1 and len(self._indexes[0]) == self._count:
@@ -280,6 +289,16 @@ class _Values:
         return self._field.with_default(column)
 
 
+def _with_repeated_keys(entries: Any, totals: Longs) -> Mask:
+    """The records whose map has a key twice: the last value counts."""
+    codes = np.asarray(entries.field(0).dictionary_encode().indices).astype(np.int64)
+    pairs = np.repeat(np.arange(len(totals)), totals) * (len(codes) + 1) + codes
+    pairs.sort()
+    mask = np.zeros(len(totals), np.bool_)
+    mask[pairs[1:][pairs[1:] == pairs[:-1]] // (len(codes) + 1)] = True
+    return mask
+
+
 class _Field:
     """How a field is read."""
 
@@ -287,7 +306,9 @@ class _Field:
         if field.type == FieldDescriptor.TYPE_GROUP:
             raise SchemaError(f"field {field.full_name} is a group, which is not read as a column")
         self.name, self.number, self.is_repeated = field.name, field.number, field.is_repeated
-        self._has_default = not field.has_presence and not field.is_repeated
+        # An entry of a map has a key and a value, even if its bytes do not.
+        self._is_in_map = field.containing_type.GetOptions().map_entry
+        self._has_default = self._is_in_map or (not field.has_presence and not field.is_repeated)
         oneof = field.containing_oneof
         self.oneof = oneof.full_name if oneof is not None and len(oneof.fields) > 1 else None
         self._scalar: Scalar | None = None
@@ -336,8 +357,10 @@ class _Field:
         values.put(self._part.read(inner), index)
 
     def with_default(self, column: Array) -> Array:
-        if not self._has_default or not column.null_count or self._scalar is None:
+        if not self._has_default or not column.null_count:
             return column
+        if self._scalar is None:
+            return self._with_empty_messages(column) if self._is_in_map else column
         if pa.types.is_dictionary(self.type):
             texts: Any = column.cast(pa.string())
             filled: Array = texts.fill_null(self._scalar.default).dictionary_encode()
@@ -345,6 +368,13 @@ class _Field:
         default: Any = pa.scalar(self._scalar.default, self.type)
         array: Array = pc.fill_null(column, default)
         return array
+
+    def _with_empty_messages(self, column: Array) -> Array:
+        assert self._part is not None
+        at = np.zeros(1, np.int64)
+        empty = self._part.read(Cursor(Payloads(np.zeros(0, np.uint8)), at, at, np.arange(1), Damage(1)))
+        places = np.where(np.asarray(column.is_valid()), np.arange(len(column)), len(column))
+        return taken(joined([column, empty], self.type), places)
 
 
 class _Part:

@@ -14,6 +14,8 @@ from oncelog.records.columns.varint_columns import unzigzag
 from oncelog.schemas.columns.cursor import Array, Cursor, Indexes, array_of
 from oncelog.schemas.columns.nodes import as_text
 
+REPEATED: Final = "a field that is there once comes twice"
+"""The reason of records that Protobuf's library rewrites: they are read again."""
 VARINT, FIXED64, LENGTH, GROUP, END_GROUP, FIXED32 = range(6)
 Unsigned: TypeAlias = npt.NDArray[np.uint64]
 
@@ -78,11 +80,12 @@ class Scalar:
             return array_of(self.type, self._numbers(bits))
         if self._kind == _F.TYPE_BOOL:
             return array_of(pa.bool_(), np.packbits(bits != 0, bitorder="little"), count=len(bits))
-        return self._enum.read((bits & _LOW).astype(np.uint32).view(np.int32))
+        return self._enum.read((bits & _LOW).astype(np.uint32).view(np.int32), cursor)
 
 
 class EnumNumbers:
-    """An enum's values by number. A number without a name is its digits, and null in a closed enum."""
+    """An enum's values by number. A number without a name is its digits; in a closed enum it is an unknown field, as if
+    it were not there."""
 
     def __init__(self, enum: EnumDescriptor) -> None:
         self.type: pa.DataType = pa.dictionary(pa.int32(), pa.string())
@@ -98,7 +101,7 @@ class EnumNumbers:
         is_known = place < len(self._numbers) and self._numbers[place] == number
         return self._names[place] if is_known else str(number)
 
-    def read(self, numbers: npt.NDArray[np.int32]) -> Array:
+    def read(self, numbers: npt.NDArray[np.int32], cursor: Cursor) -> Array:
         places = np.searchsorted(self._numbers, numbers)
         unknown = self._numbers.take(places, mode="clip") != numbers
         names, codes = self._names, places.astype(np.int32)
@@ -106,6 +109,7 @@ class EnumNumbers:
         if unknown.any():
             if self._closed:
                 missing = unknown
+                cursor.mark(unknown, REPEATED)
             else:
                 others, others_at = np.unique(numbers[unknown], return_inverse=True)
                 codes[unknown] = len(names) + others_at

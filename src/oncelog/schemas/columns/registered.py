@@ -51,9 +51,13 @@ class RegisteredColumns:
         self._own = self._decoder_of(self._reader)
         self.type = self._own.type
         self._decoders: Cache[str, Decoder | AnySchema | str] = Cache(_DECODERS_BYTES)
+        self._began_s = 0.0
 
     def decode(self, values: Array, headers: Array | None = None) -> Decoded:
         """The values of a batch; null ones stay null."""
+        # Records were written after their schemas were registered, and fetched before now: an absence that is found from
+        # now on is true for them, and an older one may not be.
+        self._began_s = self._registry.clock()
         framing = read_framing(values, self._part, headers)
         pieces: list[tuple[Indexes, Decoded]] = []
         for named, rows in framing.groups:
@@ -124,9 +128,9 @@ class RegisteredColumns:
         decoder = self._decoders.get(schema_id)
         if decoder is None:
             try:
-                schema = self._registry.schema(schema_id, self._context)
-            except NotRegistered:
-                return "the registry does not have it"  # the client remembers that for a minute
+                schema = self._registry.schema(schema_id, self._context, asked_since_s=self._began_s)
+            except NotRegistered as error:  # the client remembers that
+                return "the registry does not have it" if error.status == 404 else str(error)
             decoder = self._compiled(schema)
             self._decoders.put(schema_id, decoder, _DECODER_SHARE * text_bytes(schema.text) + 8 * KIB)
         return decoder

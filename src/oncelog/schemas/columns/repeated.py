@@ -41,18 +41,17 @@ class Repeated:
 
     def _read_blocks(self, cursor: Cursor, items: Items | None) -> None:
         active = np.arange(len(cursor))
-        empty_items = np.zeros(len(cursor), np.int64)
         blocks = 0
         while len(active):
             if blocks >= _FEW and len(active) <= _FEW:
                 self._read_rest(cursor, active, items)
                 return
-            counts = self._counts(cursor, active, empty_items)
+            counts = self._counts(cursor, active)
             active, counts = active[counts > 0], counts[counts > 0]
             self._read_block(cursor, active, counts, items)
             blocks += 1
 
-    def _counts(self, cursor: Cursor, active: Indexes, empty_items: Longs) -> Longs:
+    def _counts(self, cursor: Cursor, active: Indexes) -> Longs:
         """The number of items in each record's next block; 0 at the end of an array, and of one with too many."""
         part = cursor.subset(active)
         counts = part.longs()
@@ -63,8 +62,9 @@ class Repeated:
         if self._item.min_bytes:
             bad = counts > np.maximum(part.ends - part.at, 0) // self._item.min_bytes
         else:
-            empty_items[active] += np.clip(counts, 0, MAX_EMPTY_ITEMS + 1)
-            bad = empty_items[active] > MAX_EMPTY_ITEMS
+            empty_items = cursor.damage.empty_items
+            np.add.at(empty_items, part.rows, np.clip(counts, 0, MAX_EMPTY_ITEMS + 1))
+            bad = empty_items[part.rows] > MAX_EMPTY_ITEMS
         bad |= counts < 0  # the smallest number of 64 bits has no absolute value
         part.mark(bad, _TOO_MANY)
         cursor.at[active] = part.at
@@ -73,8 +73,9 @@ class Repeated:
     def _read_block(self, cursor: Cursor, active: Indexes, counts: Longs, items: Items | None) -> None:
         width = self._item.width
         if width is not None:
-            owners, numbers = _each(active, counts)
-            self._read_items(cursor.placed(owners, cursor.at[owners] + numbers * width), owners, items)
+            if items is not None:
+                owners, numbers = _each(active, counts)
+                self._read_items(cursor.placed(owners, cursor.at[owners] + numbers * width), owners, items)
             cursor.at[active] += counts * width
             return
         done = 0

@@ -7,13 +7,21 @@ from typing import Final, TypeAlias
 
 from oncelog.records.columns.varint_columns import read_varint
 from oncelog.records.errors import CorruptBatch
+from oncelog.schemas.values.avro_bounds import MAX_DECIMAL_BYTES
 
-Walk: TypeAlias = Callable[[bytes, int, int], int]
+
+class Walked(bytes):
+    """The bytes of values, and the items without bytes that were found in them."""
+
+    empty_items = 0
+
+
+Walk: TypeAlias = Callable[[Walked, int, int], int]
 """Bytes, the position of a value in them, the depth of nesting → the position behind it. Raises Unwalkable."""
 
 MAX_DEPTH: Final = 64
 MAX_EMPTY_ITEMS: Final = 1000
-"""Items without bytes, such as nulls: their number is bounded by nothing else."""
+"""Items without bytes, such as nulls, in all arrays of a record: their number is bounded by nothing else."""
 
 
 class Unwalkable(ValueError):
@@ -24,6 +32,7 @@ def find_items(data: bytes, walk: Walk, min_bytes: int, count: int | None) -> tu
     """Positions of the next ``count`` items of an array, or of those in all its further blocks. Returns them, the
     position behind them, and a reason if the bytes are damaged: the positions are those before the damage then."""
     places: list[int] = []
+    data = Walked(data)
     try:
         if count is not None:
             return places, _walk_items(data, 0, count, walk, 0, places), None
@@ -32,8 +41,7 @@ def find_items(data: bytes, walk: Walk, min_bytes: int, count: int | None) -> tu
         return places, len(data), str(error)
 
 
-def _walk_blocks(data: bytes, at: int, walk: Walk, min_bytes: int, depth: int, places: list[int] | None) -> int:
-    empty_items = 0
+def _walk_blocks(data: Walked, at: int, walk: Walk, min_bytes: int, depth: int, places: list[int] | None) -> int:
     while True:
         count, at = long_at(data, at)
         if count == 0:
@@ -44,14 +52,14 @@ def _walk_blocks(data: bytes, at: int, walk: Walk, min_bytes: int, depth: int, p
         if min_bytes:
             too_many = count > (len(data) - at) // min_bytes
         else:
-            empty_items += count
-            too_many = empty_items > MAX_EMPTY_ITEMS
+            data.empty_items += count
+            too_many = data.empty_items > MAX_EMPTY_ITEMS
         if too_many:
             raise Unwalkable("an array has more items than its bytes can hold")
         at = _walk_items(data, at, count, walk, depth, places)
 
 
-def _walk_items(data: bytes, at: int, count: int, walk: Walk, depth: int, places: list[int] | None) -> int:
+def _walk_items(data: Walked, at: int, count: int, walk: Walk, depth: int, places: list[int] | None) -> int:
     for _ in range(count):
         if places is not None:
             places.append(at)
@@ -69,19 +77,26 @@ def long_at(data: bytes, at: int) -> tuple[int, int]:
         raise Unwalkable("a variable-length integer does not end") from error
 
 
-def walk_long(data: bytes, at: int, depth: int) -> int:
+def walk_long(data: Walked, at: int, depth: int) -> int:
     return long_at(data, at)[1]
 
 
-def walk_bytes(data: bytes, at: int, depth: int) -> int:
+def walk_bytes(data: Walked, at: int, depth: int) -> int:
     size, at = long_at(data, at)
     if not 0 <= size <= len(data) - at:
         raise Unwalkable("the bytes end within a value")
     return at + size
 
 
+def walk_decimal(data: Walked, at: int, depth: int) -> int:
+    end = walk_bytes(data, at, depth)
+    if end - at > MAX_DECIMAL_BYTES:
+        raise Unwalkable(f"a decimal has more than {MAX_DECIMAL_BYTES} bytes")
+    return end
+
+
 def walk_fixed(size: int) -> Walk:
-    def walk(data: bytes, at: int, depth: int) -> int:
+    def walk(data: Walked, at: int, depth: int) -> int:
         if size > len(data) - at:
             raise Unwalkable("the bytes end within a value")
         return at + size
@@ -90,7 +105,7 @@ def walk_fixed(size: int) -> Walk:
 
 
 def walk_fields(walks: Sequence[Walk]) -> Walk:
-    def walk(data: bytes, at: int, depth: int) -> int:
+    def walk(data: Walked, at: int, depth: int) -> int:
         if depth > MAX_DEPTH:
             raise Unwalkable(f"values are nested more than {MAX_DEPTH} deep")
         for field in walks:
@@ -101,7 +116,7 @@ def walk_fields(walks: Sequence[Walk]) -> Walk:
 
 
 def walk_union(walks: Sequence[Walk]) -> Walk:
-    def walk(data: bytes, at: int, depth: int) -> int:
+    def walk(data: Walked, at: int, depth: int) -> int:
         branch, at = long_at(data, at)
         if not 0 <= branch < len(walks):
             raise Unwalkable("a union has no such branch")
@@ -111,7 +126,7 @@ def walk_union(walks: Sequence[Walk]) -> Walk:
 
 
 def walk_blocks(item: Walk, min_bytes: int) -> Walk:
-    def walk(data: bytes, at: int, depth: int) -> int:
+    def walk(data: Walked, at: int, depth: int) -> int:
         if depth > MAX_DEPTH:
             raise Unwalkable(f"values are nested more than {MAX_DEPTH} deep")
         return _walk_blocks(data, at, item, min_bytes, depth + 1, None)
@@ -122,7 +137,7 @@ def walk_blocks(item: Walk, min_bytes: int) -> Walk:
 def walk_named(walks: Mapping[str, Walk], name: str) -> Walk:
     """A type within itself: its function is there once the whole schema is known."""
 
-    def walk(data: bytes, at: int, depth: int) -> int:
+    def walk(data: Walked, at: int, depth: int) -> int:
         return walks[name](data, at, depth)
 
     return walk

@@ -16,6 +16,8 @@ from oncelog.schemas.values.errors import NotReadable
 
 MAX_DEPTH: Final = 100
 VALUES_PER_BYTE: Final = 64
+MAX_DECIMAL_BYTES: Final = 4096
+"""Python takes two minutes for the digits of a megabyte."""
 FREE_VALUES: Final = 100_000
 """Values that any data may have, even if it is empty."""
 
@@ -38,11 +40,31 @@ class _Unbounded(Exception):
 def bounds_checker(root: AvroType) -> Callable[[bytes], None] | None:
     """A function that raises NotReadable for data beyond the bounds; None if no data of this schema can be."""
     try:
-        if _Costs().cost(root, 0).values <= FREE_VALUES:
-            return None
+        is_bounded = _Costs().cost(root, 0).values <= FREE_VALUES
     except _Unbounded:
-        pass
-    return lambda data: _Walk(data).check(root)
+        is_bounded = False
+    if not is_bounded:
+        return lambda data: _Walk(data).check(root)
+    if not _has_decimals(root, set()):
+        return None
+    return lambda data: _Walk(data).check(root) if len(data) > MAX_DECIMAL_BYTES else None
+
+
+def _has_decimals(kind: AvroType, seen: set[int]) -> bool:
+    if id(kind) in seen:
+        return False
+    seen.add(id(kind))
+    if isinstance(kind, Record):
+        return any(_has_decimals(field.type, seen) for field in kind.fields)
+    if isinstance(kind, Union):
+        return any(_has_decimals(branch, seen) for branch in kind.branches)
+    if isinstance(kind, Array | Map):
+        return _has_decimals(kind.items if isinstance(kind, Array) else kind.values, seen)
+    return _is_decimal(kind)
+
+
+def _is_decimal(kind: AvroType) -> bool:
+    return kind.kind in ("bytes", "fixed") and kind.properties.get("logicalType") == "decimal"
 
 
 class _Costs:
@@ -110,11 +132,11 @@ class _Walk:
         elif isinstance(kind, Array | Map):
             self._blocks(kind, depth + 1)
         elif isinstance(kind, Fixed):
-            self._skip(kind.size)
+            self._bytes(kind, kind.size)
         elif isinstance(kind, Enum) or kind.kind in ("int", "long"):
             self._long()
         elif kind.kind in ("bytes", "string"):
-            self._skip(self._long())
+            self._bytes(kind, self._long())
         else:
             self._skip(_SIZES[kind.kind])
 
@@ -127,6 +149,11 @@ class _Walk:
                 if isinstance(kind, Map):
                     self._skip(self._long())
                 self._value(kind.items if isinstance(kind, Array) else kind.values, depth)
+
+    def _bytes(self, kind: AvroType, size: int) -> None:
+        if size > MAX_DECIMAL_BYTES and _is_decimal(kind):
+            raise NotReadable(f"a decimal in it has more than {MAX_DECIMAL_BYTES} bytes")
+        self._skip(size)
 
     def _skip(self, size: int) -> None:
         self._at += size

@@ -23,7 +23,7 @@ def as_json(decoded: Decoded) -> str:
         try:
             return _dumped(decoded.value)
         except ValueError:
-            return _dumped(_finite(decoded.value))
+            return _dumped(finite(decoded.value))
     except RecursionError:
         raise NotReadable("it is nested too deep for JSON") from None
 
@@ -40,12 +40,12 @@ def _text(value: Any) -> str:
     return value.isoformat() if isinstance(value, datetime | date | time) else str(value)
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """The value with text for numbers that JSON does not have."""
     if isinstance(value, dict):
-        return {name: _finite(inner) for name, inner in value.items()}
+        return {name: finite(inner) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_finite(inner) for inner in value]
+        return [finite(inner) for inner in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value).replace("nan", "NaN").replace("inf", "Infinity")
     return value

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from oncelog.base.units import INT64_MAX
+
+_MAX_MILLIS: Final = INT64_MAX // 1000
 
 # Arrow has more types than Spark. Nothing is rounded but times, to microseconds.
 #
@@ -13,7 +18,7 @@ import pyarrow as pa
 # | enum | STRING |
 # | unsigned 32 and 64 bits | BIGINT, DECIMAL(20, 0) |
 # | times of day | INT of milliseconds, BIGINT of microseconds, as `from_avro` has them |
-# | timestamps of any unit | TIMESTAMP or TIMESTAMP_NTZ |
+# | timestamps of any unit | TIMESTAMP or TIMESTAMP_NTZ; null beyond 64-bit microseconds |
 # | durations | BIGINT of microseconds |
 # | decimals of more than 38 digits | STRING |
 # | bytes of a fixed size | BINARY |
@@ -50,4 +55,33 @@ def _scalar(kind: Any) -> pa.DataType:
 
 def converted(array: Any, kind: Any) -> Any:
     """An array as its storable type, or as a wider column of a table."""
-    return array if array.type == kind else array.cast(kind, safe=False)
+    if array.type == kind:
+        return array
+    return _without_far_times(array).cast(kind, safe=False)
+
+
+def _without_far_times(array: Any) -> Any:
+    """The array with null for milliseconds that microseconds cannot hold: a cast would make other times of them."""
+    types, kind = pa.types, array.type
+    if types.is_timestamp(kind) and kind.unit == "ms":
+        return _near(array)
+    if not types.is_nested(kind):
+        return array
+    if array.offset:
+        array = array.take(pa.array(range(len(array))))
+    buffers = array.buffers()
+    if types.is_struct(kind):
+        fields = [_without_far_times(array.field(place)) for place in range(kind.num_fields)]
+        return pa.Array.from_buffers(kind, len(array), buffers[:1], children=fields)
+    if types.is_map(kind):
+        entries = [array.keys, _without_far_times(array.items)]
+        content = pa.StructArray.from_arrays(entries, fields=[kind.key_field, kind.item_field])
+    else:
+        content = _without_far_times(array.values)
+    return pa.Array.from_buffers(kind, len(array), buffers[:2], children=[content])
+
+
+def _near(array: Any) -> Any:
+    numbers = array.view(pa.int64())
+    is_near = pc.and_(pc.greater_equal(numbers, -_MAX_MILLIS), pc.less_equal(numbers, _MAX_MILLIS))
+    return pc.if_else(is_near, array, pa.scalar(None, array.type))

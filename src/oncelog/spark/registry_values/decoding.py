@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -33,8 +33,8 @@ class RegistryDecoding:
     """``schema`` is the version of ``subject`` that all values are read by. With ``columns``, its fields become the
     table's; without, the key or value itself is decoded. ``fails``: a bad record ends the query."""
 
-    url: str
-    settings: Mapping[str, str]
+    url: str = field(repr=False)  # may hold a password, as the settings do
+    settings: Mapping[str, str] = field(repr=False)
     subject: str
     version: int
     schema: Schema

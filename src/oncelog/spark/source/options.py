@@ -128,7 +128,7 @@ class SourceOptions:
     ranges: tuple[OffsetRange, ...] | None
     decode_json: str | None
     # How tasks decode keys and values by a registry (``RegistryDecoding.option``).
-    decode_registry: tuple[str, ...] = ()
+    decode_registry: tuple[str, ...] = field(default=(), repr=False)  # with the registry's password
 
     @property
     def retry_window_ms(self) -> int:

@@ -203,6 +203,45 @@ def test_depth_of_recursive_values_is_bounded() -> None:
     assert reasons(decode(schema, deep, b"\2\0")) == ["values are nested more than 64 deep", None]
 
 
+NODE = record(
+    field("s", "string"),
+    field("e", {"type": "enum", "name": "E", "symbols": ["A"]}),
+    field("d", logical("int", "date")),
+    field("f", "double"),
+    field("next", ["null", "R"]),
+)
+
+
+@pytest.mark.parametrize(
+    ("inner", "reason"),
+    [
+        (b"\x02\xff\0\0" + bytes(9), "UnicodeDecodeError"),
+        (b"\0\x08\0" + bytes(9), "IndexError"),
+        (b"\0\0\xfe\xff\xff\xff\x0f" + bytes(9), "OverflowError"),
+    ],
+)
+def test_bad_value_within_itself_is_damage_of_its_record_alone(inner: bytes, reason: str) -> None:
+    head = b"\0\0\0" + bytes(8) + b"\2"
+    decoded = decode(NODE, head + inner, head + bytes(12))
+    bad, good = reasons(decoded)
+    assert bad is not None
+    assert f"a value within itself is not readable: {reason}" in bad
+    assert good is None
+    assert decoded.values.to_pylist()[0] is None
+
+
+def test_long_decimal_within_itself_costs_nothing() -> None:
+    schema = record(field("d", logical("bytes", "decimal", precision=4, scale=2)), field("next", ["null", "R"]))
+    inner = encode_varint(1 << 20) + b"\x7f" * (1 << 20) + b"\0"
+    assert reasons(decode(schema, b"\0\2" + inner)) == ["a decimal has more than 4096 bytes"]
+
+
+def test_number_that_json_lacks_is_text_within_itself() -> None:
+    value = {"s": "", "e": "A", "d": date(1970, 1, 1), "f": 1.0, "next": None}
+    row = decode(NODE, encode(NODE, {**value, "next": {**value, "f": float("-inf")}})).values.to_pylist()[0]
+    assert json.loads(row["next"], parse_constant=pytest.fail)["f"] == "-Infinity"
+
+
 def test_trees_may_have_many_children() -> None:
     schema = record(field("v", "int"), field("children", {"type": "array", "items": "R"}))
     value = {"v": 0, "children": [{"v": number, "children": []} for number in range(3_000)]}
@@ -248,6 +287,26 @@ def test_blocks_of_items_without_bytes_are_bounded_in_sum() -> None:
     schema = record(field("a", {"type": "array", "items": "null"}))
     many = encode_varint(1_000) * 5_000 + b"\0"
     assert reasons(decode(schema, many)) == ["an array has more items than its bytes can hold"]
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+@pytest.mark.parametrize("records", [1, 20])
+def test_items_without_bytes_in_arrays_of_arrays_are_bounded_in_sum(records: int, is_read: bool) -> None:
+    nested = {"type": "array", "items": {"type": "array", "items": "null"}}
+    schema = record(field("a", nested), field("i", "int"))
+    reader = schema if is_read else record(field("i", "int"))
+    bomb = encode_varint(100_000) + (encode_varint(1_000) + b"\0") * 100_000 + b"\0\2"
+    few = encode_varint(3) + (encode_varint(300) + b"\0") * 3 + b"\0\2"
+    decoded = decode(schema, *[bomb] * records, few, reader=reader)
+    assert reasons(decoded) == ["an array has more items than its bytes can hold"] * records + [None]
+    assert decoded.values.to_pylist()[-1]["i"] == 1
+
+
+def test_items_without_bytes_are_bounded_in_recursive_values() -> None:
+    nested = {"type": "array", "items": {"type": "array", "items": "null"}}
+    schema = record(field("a", nested), field("next", ["null", "R"]))
+    bomb = encode_varint(100_000) + (encode_varint(1_000) + b"\0") * 100_000 + b"\0\0"
+    assert reasons(decode(schema, b"\0\2" + bomb)) == ["an array has more items than its bytes can hold"]
 
 
 def test_schema_that_multiplies_its_columns_is_refused() -> None:

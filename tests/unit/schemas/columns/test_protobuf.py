@@ -158,6 +158,34 @@ def test_proto2_has_presence_and_closed_enums() -> None:
     assert decode(parsed, b"\x10\x07").values.to_pylist()[0]["e"] is None
 
 
+def test_packed_values_among_others_keep_their_order() -> None:
+    parsed = schema("message M { repeated int32 n = 1; }")
+    payload = b"\x08\x01\x0a\x02\x02\x03" * 40
+    assert decode(parsed, payload, b"").values.to_pylist() == [{"n": [1, 2, 3] * 40}, {"n": []}]
+
+
+@pytest.mark.parametrize("syntax", ["proto2", "proto3"])
+def test_entries_of_maps_have_a_key_once_and_a_value(syntax: str) -> None:
+    optional = "optional " if syntax == "proto2" else ""
+    parsed = schema(
+        f"message M {{ map<string, int32> n = 1; map<int32, In> m = 2; }} message In {{ {optional}int32 x = 1; }}",
+        f'syntax = "{syntax}";',
+    )
+    # No key; no value; a key twice; a message that is not there.
+    payload = b"\x0a\x02\x10\x07" + b"\x0a\x03\x0a\x01a" + b"\x0a\x05\x0a\x01b\x10\x01" * 2 + b"\x12\x02\x08\x05"
+    row = decode(parsed, payload).values.to_pylist(maps_as_pydicts="strict")[0]
+    assert row == {"n": {"": 7, "a": 0, "b": 1}, "m": {5: {"x": None if optional else 0}}}
+
+
+def test_unknown_numbers_of_closed_enums_are_not_there() -> None:
+    parsed = schema(
+        "enum E { A = 0; B = 1; } message M { optional E e = 1; repeated E l = 2; map<int32, E> m = 3; }",
+        'syntax = "proto2";',
+    )
+    payload = b"\x08\x01\x08\x09" + b"\x10\x01\x10\x09\x10\x00" + b"\x1a\x04\x08\x01\x10\x09"
+    assert decode(parsed, payload).values.to_pylist() == [{"e": "B", "l": ["B", "A"], "m": []}]
+
+
 def test_schema_that_multiplies_its_columns_is_refused() -> None:
     levels = "".join(f"message L{level} {{ L{level + 1} a = 1; L{level + 1} b = 2; }}" for level in range(16))
     with pytest.raises(SchemaError, match="more than 5,000 fields"):

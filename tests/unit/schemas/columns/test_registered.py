@@ -120,6 +120,27 @@ def test_registry_that_does_not_answer_is_an_error_of_the_batch() -> None:
                 reading.decode(pa.array([value], pa.binary()))
 
 
+def test_ids_that_no_registry_has_are_reasons_of_their_records() -> None:
+    with registry() as client:
+        write = encoder(client, FIRST)
+        values = [b"\0\xff\xff\xff\xff\2", write.encode({"id": 1}).data]
+        decoded = columns(client).decode(pa.array(values, pa.binary()))
+    assert decoded.values.to_pylist() == [None, {"id": 1}]
+    assert decoded.reasons is not None
+    assert decoded.reasons.to_pylist() == ["schema 4294967295: the registry does not have it", None]
+
+
+def test_an_id_that_was_absent_is_asked_for_again_by_each_batch() -> None:
+    with registry() as client:
+        encoder(client, FIRST)
+        decoding = columns(client)
+        early = pa.array([b"\0\0\0\0\2\2\0"] * 2, pa.binary())
+        assert decoding.decode(early).values.to_pylist() == [None, None]
+        late = encoder(client, avro(ID, {"name": "x", "type": "int"})).encode({"id": 1, "x": 2}).data
+        decoded = decoding.decode(pa.array([late], pa.binary()))
+        assert decoded.values.to_pylist() == [{"id": 1}]
+
+
 def test_schemas_are_requests_once() -> None:
     with fake_registry(MemoryRegistry()) as fake, Registry(fake.url) as client:
         values = [encoder(client, FIRST).encode({"id": number}).data for number in range(5)]
@@ -127,7 +148,7 @@ def test_schemas_are_requests_once() -> None:
         requests = len(fake.requests)
         for _ in range(3):
             reading.decode(pa.array([*values, b"\0\0\0\0\x63"], pa.binary()))
-        assert len(fake.requests) == requests + 2
+        assert len(fake.requests) == requests + 1 + 3  # the absent one by each batch
 
 
 PROTO = """syntax = "proto3"; package p;
@@ -176,7 +197,8 @@ def test_json_by_its_schema() -> None:
     with registry() as client:
         write = encoder(client, Schema(json.dumps(JSON), SchemaType.JSON))
         good = write.encode({"id": 1, "name": "n", "tags": ["a"], "any": {"b": [1.5]}, "at": {"x": 2}, "more": 1}).data
-        bad = [b'{"id": "1"}', b'{"id": 1.0}', b"{", b"[1]", b'{"at": {"x": NaN}}', b"\xff", b'{"tags": [1]}']
+        halves = [b'{"name": "\\ud800"}', b'{"any": ["\\udc00"]}']
+        bad = [b'{"id": "1"}', b'{"id": 1.0}', b"{", b"[1]", b'{"at": {"x": NaN}}', b"\xff", b'{"tags": [1]}', *halves]
         values = [good, good[:5] + b"{}", *(good[:5] + text for text in bad)]
         decoded = columns(client).decode(pa.array(values, pa.binary()))
     nothing = {"id": None, "name": None, "tags": None, "any": None, "at": None}
@@ -187,6 +209,7 @@ def test_json_by_its_schema() -> None:
     assert texts[2:4] == ["schema 1: $.id is no integer of 64 bits"] * 2
     assert texts[5] == "schema 1: $ is no object"
     assert texts[8] == "schema 1: $.tags[0] is no string"
+    assert texts[9] == "schema 1: $.name has half of a surrogate pair, which is no text"
     assert all(texts[2:])
 
 
