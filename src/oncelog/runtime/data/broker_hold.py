@@ -23,8 +23,7 @@ from typing import Final, NamedTuple
 
 VERSION: Final = 1
 HOLD_S: Final = 5.0
-"""Less than half of any usual session time-out. All brokers of a cluster are held together, so none finds another
-frozen meanwhile."""
+"""Less than half of any usual session time-out. Brokers that are held together find none frozen."""
 _ANSWER_S: Final = 30.0
 """How long the command waits for a busy broker."""
 _LONGEST_LINE: Final = 64 << 10
@@ -53,7 +52,7 @@ class NotHeld(Exception):
 
 
 class _Late(NotHeld):
-    """The broker has not answered in time."""
+    pass
 
 
 def _address(lock_file: Path) -> str:
@@ -165,7 +164,7 @@ class BrokerHold:
             raise
 
     def begin(self, within_s: float) -> HeldState | None:
-        """Hold the broker, for at most ``HOLD_S``. None: it is too busy to answer in time, and will not be held."""
+        """Hold the broker, for at most ``HOLD_S``. None: it was too busy, and will not be held."""
         self._connection.settimeout(max(within_s, 0.001))
         try:
             return self._answer(_HOLD)
@@ -185,7 +184,7 @@ class BrokerHold:
             self._connection.sendall(_RELEASE)
 
     def was_held(self) -> bool:
-        """After the release; False if the hold had ended before, or the broker has."""
+        # False if the hold, or the broker, had ended before the release.
         try:
             return self._connection.recv(len(_RELEASE), socket.MSG_WAITALL) == _RELEASE
         except OSError:

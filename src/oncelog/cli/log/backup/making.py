@@ -31,10 +31,9 @@ from oncelog.storage.file_names import META_PROPERTIES
 CLUSTER_TREE: Final = "cluster.db"
 """The tree of several brokers, where ``oncelog cluster up`` has it."""
 _ATTEMPTS: Final = 5
+# Brokers that are not yet held may find the others frozen after 1.5 s (``oncelog.broker.freeze.timeout.ms``), which
+# includes some of the time around it. Once all are held, none watches the others.
 _ALL_HELD_S: Final = 0.5
-"""Time in which all brokers must be held: those that are not yet held may find the others frozen after 1.5 s
-(``oncelog.broker.freeze.timeout.ms``), which includes some of the time around it. Once all are held, none watches the
-others."""
 _OTHER_FILES: Final = 256
 """Descriptors for anything but the brokers' files."""
 
@@ -136,7 +135,7 @@ def _note_all(brokers: Sequence[BrokerFiles], tree: TreeSnapshot) -> Made:
 
 
 def _check_whole(brokers: Sequence[BrokerFiles], tree: TreeSnapshot) -> set[int]:
-    """The ids of ``brokers``. Raises BackupError unless they are all registered brokers of the tree's cluster."""
+    """Raises BackupError."""
     cluster_id, ids = tree.cluster_id(), {int(broker.properties.node_id) for broker in brokers}
     for broker in brokers:
         if broker.properties.cluster_id != cluster_id:
@@ -153,8 +152,7 @@ def _check_whole(brokers: Sequence[BrokerFiles], tree: TreeSnapshot) -> set[int]
 
 
 def _note_held(brokers: Sequence[BrokerFiles], tree: TreeSnapshot) -> bool:
-    """Note everything while all running brokers are held; False if one was too busy to be held with the others, or was
-    released before. Raises BackupError."""
+    """False if a running broker was not held throughout. Raises BackupError."""
     held: list[BrokerHold] = []
     by_s = time.monotonic() + _ALL_HELD_S
     try:
@@ -177,7 +175,7 @@ def _note_held(brokers: Sequence[BrokerFiles], tree: TreeSnapshot) -> bool:
 
 
 def _wait_until_all_answer(brokers: Sequence[BrokerFiles]) -> None:
-    """Wait for busy brokers while none is held. Raises BackupError."""
+    """Raises BackupError."""
     for broker in brokers:
         if broker.hold is not None:
             try:

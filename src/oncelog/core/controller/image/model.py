@@ -115,7 +115,7 @@ class BrokerImage(NamedTuple):
     features: Mapping[str, FeatureRange] = NO_FEATURES
     """Empty if an earlier version registered the broker."""
     freeze_timeout_ms: int = 0
-    """Its ``oncelog.broker.freeze.timeout.ms``; 0, also of earlier versions: after a pause it counts on its session."""
+    """``oncelog.broker.freeze.timeout.ms``. 0, also of earlier versions: after a pause it counts on its session."""
 
     @property
     def listeners(self) -> tuple[Endpoint, ...]:
