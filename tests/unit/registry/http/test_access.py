@@ -190,8 +190,8 @@ def test_large_requests_take_turns_until_they_are_answered(monkeypatch: pytest.M
         working -= 1
         return {"id": len(call.body)}
 
-    found = Match(register, {}, ".")
-    monkeypatch.setattr(application, "match", lambda _method, _path: found)
+    route = Match(register, {}, ".")
+    monkeypatch.setattr(application, "match", lambda _method, _path: route)
     with Web() as web:
         large = [("POST", "/subjects/s/versions", b" " * (SMALL_BODY_BYTES + 1))] * (MAX_LARGE_BODIES + 4)
         assert {answer.status for answer in web.together(*large)} == {200}

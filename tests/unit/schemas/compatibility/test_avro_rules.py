@@ -136,6 +136,6 @@ def test_messages_are_bounded_whatever_the_names() -> None:
     symbols = [f"{'S' * 100}{number}" for number in range(100)]
     readers = [field(f"f{number}", enum("x", name="E", namespace=f"n{number}")) for number in range(50)]
     writers = [field("f0", enum(*symbols, name="E"))] + [field(f"f{number}", "E") for number in range(1, 50)]
-    found = differences(record(*readers), record(*writers))
-    assert len(found) == 50
-    assert max(len(item.info or "") for item in found) <= 1001
+    broken = differences(record(*readers), record(*writers))
+    assert len(broken) == 50
+    assert max(len(item.info or "") for item in broken) <= 1001
