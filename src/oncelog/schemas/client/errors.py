@@ -25,4 +25,4 @@ class RegistryRefused(RegistryError):
 
 
 class NotRegistered(RegistryRefused):
-    """A subject, version, schema or id that the registry does not have, or has in an unknown format (status 200)."""
+    """A subject, version, schema or id that the registry does not have."""

@@ -55,8 +55,8 @@ class Registry:
         self._absent: Absences[tuple[object, ...]] = Absences(ABSENT_S, clock)
 
     def schema(self, schema_id: int | UUID | str, context: str = "", *, asked_since_s: float | None = None) -> Schema:
-        """A schema by its id or GUID. ``context``, as ``:.NAME:``, says whose id it is. With ``asked_since_s`` on the
-        clock, an absence that is known for longer is asked for again."""
+        """A schema by its id or GUID. ``context``, as ``:.NAME:``, says whose id it is. An absence known before
+        ``asked_since_s`` is asked for again."""
         if isinstance(schema_id, UUID) or not str(schema_id).isdigit():
             guid = str(schema_id)
             return self._kept(("guid", guid), lambda: self._by_guid(guid), asked_since_s)

@@ -32,8 +32,7 @@ class Damage:
     __slots__ = ("_codes", "_reasons", "empty_items")
 
     def __init__(self, count: int) -> None:
-        self.empty_items = np.zeros(count, np.int64)
-        """Of each record, the items of arrays that take no bytes."""
+        self.empty_items = np.zeros(count, np.int64)  # items without bytes, of each record
         self._codes = np.zeros(count, np.int32)
         self._reasons: dict[str, int] = {}
 

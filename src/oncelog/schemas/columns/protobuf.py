@@ -290,7 +290,7 @@ class _Values:
 
 
 def _with_repeated_keys(entries: Any, totals: Longs) -> Mask:
-    """The records whose map has a key twice: the last value counts."""
+    # The records whose map has a key twice: the last value counts.
     codes = np.asarray(entries.field(0).dictionary_encode().indices).astype(np.int64)
     pairs = np.repeat(np.arange(len(totals)), totals) * (len(codes) + 1) + codes
     pairs.sort()
@@ -373,7 +373,8 @@ class _Field:
         assert self._part is not None
         at = np.zeros(1, np.int64)
         empty = self._part.read(Cursor(Payloads(np.zeros(0, np.uint8)), at, at, np.arange(1), Damage(1)))
-        places = np.where(np.asarray(column.is_valid()), np.arange(len(column)), len(column))
+        places = np.arange(len(column))
+        places[np.asarray(column.is_null())] = len(column)
         return taken(joined([column, empty], self.type), places)
 
 

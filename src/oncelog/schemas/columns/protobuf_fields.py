@@ -14,8 +14,7 @@ from oncelog.records.columns.varint_columns import unzigzag
 from oncelog.schemas.columns.cursor import Array, Cursor, Indexes, array_of
 from oncelog.schemas.columns.nodes import as_text
 
-REPEATED: Final = "a field that is there once comes twice"
-"""The reason of records that Protobuf's library rewrites: they are read again."""
+REPEATED: Final = "a field that is there once comes twice"  # such records are rewritten and read again
 VARINT, FIXED64, LENGTH, GROUP, END_GROUP, FIXED32 = range(6)
 Unsigned: TypeAlias = npt.NDArray[np.uint64]
 
@@ -84,8 +83,7 @@ class Scalar:
 
 
 class EnumNumbers:
-    """An enum's values by number. A number without a name is its digits; in a closed enum it is an unknown field, as if
-    it were not there."""
+    """An enum's values by number. A number without a name is its digits, and null in a closed enum."""
 
     def __init__(self, enum: EnumDescriptor) -> None:
         self.type: pa.DataType = pa.dictionary(pa.int32(), pa.string())

@@ -55,8 +55,8 @@ class RegisteredColumns:
 
     def decode(self, values: Array, headers: Array | None = None) -> Decoded:
         """The values of a batch; null ones stay null."""
-        # Records were written after their schemas were registered, and fetched before now: an absence that is found from
-        # now on is true for them, and an older one may not be.
+        # Records were written after their schemas were registered, and fetched before now: an absence that is found
+        # from now on is true for them, and an older one may not be.
         self._began_s = self._registry.clock()
         framing = read_framing(values, self._part, headers)
         pieces: list[tuple[Indexes, Decoded]] = []

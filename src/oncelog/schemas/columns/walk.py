@@ -11,9 +11,7 @@ from oncelog.schemas.values.avro_bounds import MAX_DECIMAL_BYTES
 
 
 class Walked(bytes):
-    """The bytes of values, and the items without bytes that were found in them."""
-
-    empty_items = 0
+    empty_items = 0  # items without bytes that were found in these
 
 
 Walk: TypeAlias = Callable[[Walked, int, int], int]

@@ -16,8 +16,7 @@ from oncelog.schemas.values.errors import NotReadable
 
 MAX_DEPTH: Final = 100
 VALUES_PER_BYTE: Final = 64
-MAX_DECIMAL_BYTES: Final = 4096
-"""Python takes two minutes for the digits of a megabyte."""
+MAX_DECIMAL_BYTES: Final = 4096  # Python takes two minutes for the digits of a megabyte.
 FREE_VALUES: Final = 100_000
 """Values that any data may have, even if it is empty."""
 

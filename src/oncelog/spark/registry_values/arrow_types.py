@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from oncelog.base.units import INT64_MAX
 
-_MAX_MILLIS: Final = INT64_MAX // 1000
+_MAX_MILLIS: Any = INT64_MAX // 1000
 
 # Arrow has more types than Spark. Nothing is rounded but times, to microseconds.
 #
@@ -61,7 +61,7 @@ def converted(array: Any, kind: Any) -> Any:
 
 
 def _without_far_times(array: Any) -> Any:
-    """The array with null for milliseconds that microseconds cannot hold: a cast would make other times of them."""
+    # Null for milliseconds that microseconds cannot hold: a cast would make other times of them.
     types, kind = pa.types, array.type
     if types.is_timestamp(kind) and kind.unit == "ms":
         return _near(array)
