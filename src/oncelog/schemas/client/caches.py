@@ -46,10 +46,9 @@ class Cache(Generic[K, V]):
 
 
 class Absences(Generic[K]):
-    """Keys that the registry does not have, for ``age_s`` seconds, with its answer.
+    """Keys that the registry does not have, for ``age_s`` seconds, with its answer."""
 
-    Bytes that only look framed would otherwise cost a request for each record.
-    """
+    # Bytes that only look framed would otherwise cost a request for each record.
 
     def __init__(self, age_s: float, clock: Callable[[], float]) -> None:
         self._age_s = age_s
