@@ -124,7 +124,7 @@ class SchemasTopic:
         before = self.position
         ends = await self._consumer.list_offsets({self._partition: _LATEST}, read_committed=True)
         if ends[self._partition] < before:
-            # Deleted and created again, or cut; the reader sees it, too. Until then the store has what is gone.
+            # Deleted and created again, or cut; the reader sees it, too. The store is outdated until then.
             raise errors.RegistryError(
                 errors.Code.STORE_FAILED,
                 f"{self._partition.topic} ends before offset {before}, which was read already; it is read again",

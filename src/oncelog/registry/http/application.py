@@ -56,7 +56,7 @@ class Access:
     permissions: Permissions = Permissions()  # noqa: RUF009  # frozen
     names: frozenset[str] = frozenset()
     is_for_this_machine: bool = False
-    """True if nobody logs in because the address is a loopback one."""
+    """True if there is no login and the address is a loopback one."""
 
 
 class Application:

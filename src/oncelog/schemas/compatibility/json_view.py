@@ -22,8 +22,7 @@ _UNICODE_CLASS: Final = 200
 
 
 class _Judging(threading.local):
-    """Counts what is judged of single values and names, about a microsecond each; a thread does one comparison at a
-    time."""
+    """Counts judged values and names, about a microsecond each; a thread does one comparison at a time."""
 
     def __init__(self) -> None:
         self.begin()
