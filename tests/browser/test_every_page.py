@@ -48,6 +48,7 @@ STATES = (
     f"/messages/search?topic={scene.ORDERS}&q=c-16",
     f"/messages/tail?topic={scene.ORDERS}",
     f"/messages/produce?topic={scene.ORDERS}",
+    "/messages/schema?id=7",
     "/producers",
     f"/producers?topic={scene.ORDERS}",
     "/brokers",

@@ -54,7 +54,7 @@ BROUGHT: Mapping[str, frozenset[str]] = {
     "demo": frozenset({"pyspark", "pyarrow", "numpy", "pandas", "confluent_kafka"}),
 }
 MISSING = (
-    ("console", "uvicorn is not installed; install it with: pip install 'oncelog[console]'"),
+    ("console", "starlette is not installed; install it with: pip install 'oncelog[console]'"),
     ("load topic --to {0}/table", "pyarrow is not installed; install it with: pip install 'oncelog[spark]'"),
     ("stream topic --to {0}/table", "pyspark is not installed; install it with: pip install 'oncelog[spark]'"),
     ("compact {0}/table", "pyspark is not installed; install it with: pip install 'oncelog[spark]'"),
