@@ -100,7 +100,10 @@ def form_address(request: Request) -> str | None:
     """The address of the page that sent a form; None unless it is a page of this console."""
     if request.method != "POST":
         return None
-    sender = urlsplit(request.headers.get("referer", ""))
+    try:
+        sender = urlsplit(request.headers.get("referer", ""))
+    except ValueError:
+        return None
     if sender.netloc.lower() != request.headers.get("host", "").lower() or not is_local(sender.path):
         return None
     return sender.path + (f"?{sender.query}" if sender.query else "")

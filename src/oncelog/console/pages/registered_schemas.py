@@ -44,7 +44,7 @@ def read(page_request: PageRequest) -> Mapping[str, Any]:
 
 def _valid(text: str) -> str:
     """An id or GUID of a schema. Raises BadQuery."""
-    if text.isascii() and text.isdigit() and int(text) < 2**32:
+    if text.isascii() and text.isdigit() and len(text) <= 10 and int(text) < 2**32:
         return str(int(text))
     try:
         return str(UUID(text))

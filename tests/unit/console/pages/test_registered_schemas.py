@@ -55,7 +55,7 @@ def test_a_message_names_its_schema_and_leads_to_its_text(broker: Broker, server
         assert visitor.get("/messages/schema.json?id=2").json()["type"] == "PROTOBUF"
         line = visitor.get("/messages/download?topic=orders&value_format=avro&isolation=all").text
         assert '"value": {"item": {"nb": 7}}' in line or '"value":{"item":{"nb":7}}' in line
-        for wrong in ("", "x", "-1", "99"):
+        for wrong in ("", "x", "-1", "99", "9" * 5000):
             assert visitor.get(f"/messages/schema?id={wrong}").status_code in (400, 502, 503)
 
 
