@@ -34,6 +34,7 @@ def test_g_and_the_key_of_a_page_open_it(tab: Tab) -> None:
 
 def test_j_and_k_go_along_rows_and_the_help_lists_the_keys(tab: Tab) -> None:
     page = tab.page
+    page.request.get("/groups.json")  # with a diagnosis the page does not renew itself at once
     page.goto("/groups")
     expect(page.get_by_role("link", name=scene.ANALYTICS)).to_be_visible()
     page.keyboard.press("j")

@@ -176,7 +176,8 @@ def test_offsets_are_reset_by_the_plan_that_was_shown(tabs: Open, on_call: OnCal
     page.get_by_role("link", name="reset offsets").click()
     page.locator("select[name=to]").select_option("shift")
     page.get_by_label("value").fill("-10")
-    page.get_by_role("button", name="Plan").click()
+    with page.expect_navigation():
+        page.get_by_role("button", name="Plan").click()
     plan = cells(page)
     assert (plan["committed"], plan["new"], plan["change"]) == (str(scene.BULK), str(scene.BULK - 10), "-10")
     with Client(on_call.servers) as client:

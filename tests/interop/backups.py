@@ -22,6 +22,7 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.cli.log.backup.making import Made, Request, make_backup
 from oncelog.cli.log.backup.restoring import restore
 from oncelog.client.blocking import Client, Producer, TransactionalProducer, TransactionSettings
+from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.offsets import Committed, GroupMetadata
 from oncelog.client.programs.group import committed_offsets
 from oncelog.records.batch import iter_headers
@@ -215,6 +216,9 @@ class Drill:
                 yield from self._check_transfers(promise, restored.bootstrap_servers)
             except HangingTransactions as hanging:
                 yield f"transactions hang in {hanging}"
+                return
+            except BrokerRefused as refused:  # as offsets that stay unstable
+                yield str(refused)
                 return
             yield from self._check_updates(promise, restored.bootstrap_servers)
             yield from self._check_new_producer(restored.bootstrap_servers)
