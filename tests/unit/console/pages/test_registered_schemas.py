@@ -38,22 +38,22 @@ def test_a_message_names_its_schema_and_leads_to_its_text(broker: Broker, server
         registry.register("p", Schema('syntax = "proto3"; message P {}', SchemaType.PROTOBUF))
         value = Encoder(registry, "orders-value", ORDER, register=True).encode({"item": {"nb": 7}}).data
     with Client(broker.bootstrap_servers) as client, Producer(client, create_topics=True) as producer:
-        producer.send("orders", value)
+        producer.send("by-registry", value)
     with visiting(broker.bootstrap_servers, registry=parse_settings(server.url)) as visitor:
-        page = visitor.get("/messages?topic=orders").text
+        page = visitor.get("/messages?topic=by-registry").text
         (link,) = re.findall(r'href="(/messages/schema[^"]*)"', page)
         assert "orders-value version 1</a>, schema id 3:" in page
         assert "&#34;nb&#34;: 7" in page
-        whole = visitor.get("/messages/one?topic=orders&partition=0&offset=0").text
+        whole = visitor.get("/messages/one?topic=by-registry&partition=0&offset=0").text
         assert link in whole
-        row = visitor.get("/messages.json?topic=orders").json()["slice"]["records"][0]["value"]
+        row = visitor.get("/messages.json?topic=by-registry").json()["slice"]["records"][0]["value"]
         assert (row["schema_id"], row["place"]) == ("3", {"subject": "orders-value", "version": 1})
         schema = visitor.get(html.unescape(link)).text
         assert "orders-value" in schema
         assert "Item" in schema
         assert "<script>" not in re.sub(r"<script (src|type|nonce).*?>", "", schema)
         assert visitor.get("/messages/schema.json?id=2").json()["type"] == "PROTOBUF"
-        line = visitor.get("/messages/download?topic=orders&value_format=avro&isolation=all").text
+        line = visitor.get("/messages/download?topic=by-registry&value_format=avro&isolation=all").text
         assert '"value": {"item": {"nb": 7}}' in line or '"value":{"item":{"nb":7}}' in line
         for wrong in ("", "x", "-1", "99", "9" * 5000):
             assert visitor.get(f"/messages/schema?id={wrong}").status_code in (400, 502, 503)
