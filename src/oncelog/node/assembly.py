@@ -19,7 +19,7 @@ from oncelog.node.kernel.events import Report
 from oncelog.node.listeners.broker_settings import Address, Settings
 from oncelog.node.node import Node
 from oncelog.node.replication.partitions import log_config, storage_config
-from oncelog.ports import Conflict, Coordination, Entropy, Files
+from oncelog.ports import Conflict, Coordination, Entropy, Files, OutcomeUnknown, SessionLost, TreeUnavailable
 from oncelog.storage.errors import UnusableDirectory
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.log_directory import LogDirectory
@@ -30,6 +30,9 @@ NO_ID: Final = bytes(16)
 INITIAL_USERS: Final = "oncelog.initial.users"
 # Attempts to join while other brokers keep joining.
 _ATTEMPTS: Final = 50
+# Times that the tree may be unavailable while a broker joins; each adapter waits for seconds before it says so.
+_INTERRUPTIONS: Final = 5
+_NO_TREE: Final = (OutcomeUnknown, SessionLost, TreeUnavailable)
 
 
 class StartRefused(Exception):
@@ -62,9 +65,8 @@ def assemble(
     """Open and recover the logs, join the cluster, make the node. ``bound``: the address of each listener. ``ready`` is
     called before joining: clients may connect from then on. Raises StartRefused.
     """
-    coordination = outside.coordination
-    image = load_image(coordination.subtree("/"))
     try:
+        image = load_image(outside.coordination.subtree("/"))
         check_complete(image)  # before a new directory is given a cluster's id
         identity = _identity(outside, settings.config, image)
         config = _config_of(settings, identity.meta)
@@ -72,13 +74,56 @@ def assemble(
         logs = _open_logs(outside, image, config, identity.meta.node_id, now_ms)
     except (RegistrationRefused, UnusableDirectory) as error:
         raise StartRefused(str(error)) from None
+    except _NO_TREE as error:
+        raise _without_tree(error) from error
     ready()
+    try:
+        config, who, position, image = _join(outside, settings, bound, identity, image, logs, now_ms)
+    except _NO_TREE as error:
+        raise _without_tree(error) from error
+    if logs.lost_from:
+        # The recovery points lie beyond the ends of these logs: records written there must not count as synced.
+        logs.checkpoints()
+    # Logs are matched against the tree as of now: topics may have been replaced during recovery.
+    reports = [*_damages(logs), *set_strays_aside(image, logs, who.broker_id, outside.entropy)]
+    node = Node(who.broker_id, config, image, position, logs, outside.entropy)
+    return Assembled(node, who.again(), reports)
+
+
+def _without_tree(error: Exception) -> StartRefused:
+    return StartRefused(
+        "the coordination tree was unavailable while this broker joined the cluster "
+        f"({type(error).__name__}: {error}); start the broker again"
+    )
+
+
+class _Joined(NamedTuple):
+    config: BrokerConfig
+    registration: Registration
+    position: int
+    image: ClusterImage
+
+
+def _join(
+    outside: Outside,
+    settings: Settings,
+    bound: Mapping[str, Address],
+    identity: _Identity,
+    image: ClusterImage,
+    logs: LogDirectory,
+    now_ms: int,
+) -> _Joined:
+    """Register the broker and read the cluster's metadata. Raises StartRefused; one of ``_NO_TREE`` if the tree stays
+    unavailable."""
+    coordination = outside.coordination
+    interruptions = 0
     for _ in range(_ATTEMPTS):
         config = _config_of(settings, identity.meta)
         who = _registration(identity.meta, config, settings.listeners.registered(bound), logs)
         try:
             coordination.commit([*register(image, who, now_ms), *_initial_users(image, config)])
-            break
+            position, nodes = coordination.snapshot()
+            return _Joined(config, who, position, load_image(nodes))
         except RegistrationRefused as error:
             another = _another_identity(identity, image)
             if another is None:
@@ -87,18 +132,13 @@ def assemble(
             write_meta_properties(outside.files, identity.meta)
         except Conflict:
             pass  # another broker joined in between
+        except _NO_TREE:
+            interruptions += 1
+            if interruptions == _INTERRUPTIONS:
+                raise
+            coordination.renew()  # the registration may have been written: it ends with its session
         image = load_image(coordination.subtree("/"))
-    else:
-        raise StartRefused("other brokers joined the cluster during every attempt to register this one; start it again")
-    position, nodes = coordination.snapshot()
-    image = load_image(nodes)
-    if logs.lost_from:
-        # The recovery points lie beyond the ends of these logs: records written there must not count as synced.
-        logs.checkpoints()
-    # Logs are matched against the tree as of now: topics may have been replaced during recovery.
-    reports = [*_damages(logs), *set_strays_aside(image, logs, who.broker_id, outside.entropy)]
-    node = Node(who.broker_id, config, image, position, logs, outside.entropy)
-    return Assembled(node, who.again(), reports)
+    raise StartRefused("other brokers joined the cluster during every attempt to register this one; start it again")
 
 
 class _Identity(NamedTuple):

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from typing import cast
 
 import pytest
 
@@ -15,7 +17,7 @@ from oncelog.core.sasl.initial_users import initial_user_text
 from oncelog.core.sasl.scram_credentials import credential_of
 from oncelog.node.assembly import Assembled, Outside, StartRefused, assemble
 from oncelog.node.listeners.broker_settings import read_settings
-from oncelog.ports import Coordination
+from oncelog.ports import Coordination, Operation, OutcomeUnknown, SessionLost, TreeUnavailable
 from oncelog.sim.virtual.files import MemoryFiles
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.meta_properties import read_meta_properties
@@ -206,3 +208,35 @@ def test_initial_users_that_cannot_be_read_refuse_the_start_without_being_quoted
         joined(MemoryFiles(), MemoryTree().session(), **{"oncelog.initial.users": text})
     assert "secret" not in str(refused.value)
     assert "c2VjcmV0" not in str(refused.value)
+
+
+class Interrupted:
+    """A session whose next commits fail with ``errors``, after they are written if the outcome is unknown."""
+
+    def __init__(self, session: Coordination, errors: list[Exception]) -> None:
+        self._session = session
+        self._errors = errors
+
+    def commit(self, operations: Sequence[Operation], token: str = "") -> int:
+        if not self._errors:
+            return self._session.commit(operations, token)
+        error = self._errors.pop(0)
+        if isinstance(error, OutcomeUnknown):
+            self._session.commit(operations, token)
+        raise error
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._session, name)
+
+
+@pytest.mark.parametrize("error", [TreeUnavailable("busy"), SessionLost("paused"), OutcomeUnknown("reply lost")])
+def test_a_broker_whose_registration_is_interrupted_joins_at_the_next_attempt(error: Exception) -> None:
+    session = Interrupted(MemoryTree().session(), [error] * 4)
+    joined(MemoryFiles(), cast("Coordination", session), node_id="7")
+    assert list(load_image(session._session.subtree("/")).brokers) == [7]
+
+
+def test_a_broker_is_refused_if_the_tree_stays_unavailable() -> None:
+    session = Interrupted(MemoryTree().session(), [TreeUnavailable("another process holds the lock")] * 50)
+    with pytest.raises(StartRefused, match=r"unavailable while .* \(TreeUnavailable: another process .* start the"):
+        joined(MemoryFiles(), cast("Coordination", session))
