@@ -65,7 +65,7 @@ class Link:
             if self._authenticate() and (check := self._machine.broker_check()) is not None:
                 self._machine.check_broker(self.call(check))
             self._machine.limit(config.max_response_bytes)
-        except ClientError:
+        except BaseException:
             self.close()
             raise
 

@@ -148,6 +148,14 @@ def connect(address: Address, config: ClientConfig, timeout_ms: int) -> Stream:
         raise NoBrokerReachable(f"no broker at {address}: the host name is not known") from None
     except (OSError, UnicodeError) as error:
         raise NoBrokerReachable(f"no broker at {address}: {_reason(error)}") from None
+    try:
+        return _stream(connected, address, config, timeout_ms)
+    except BaseException:
+        connected.close()
+        raise
+
+
+def _stream(connected: socket.socket, address: Address, config: ClientConfig, timeout_ms: int) -> Stream:
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if config.receive_buffer_bytes > 0:
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, config.receive_buffer_bytes)
@@ -155,11 +163,7 @@ def connect(address: Address, config: ClientConfig, timeout_ms: int) -> Stream:
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, config.send_buffer_bytes)
     if config.security is None or config.security.tls is None:
         return TcpStream(connected, address)
-    try:
-        return TlsStream(_shake_hands(connected, address, config.security.tls, timeout_ms), address)
-    except BaseException:
-        connected.close()
-        raise
+    return TlsStream(_shake_hands(connected, address, config.security.tls, timeout_ms), address)
 
 
 def _shake_hands(connected: socket.socket, address: Address, tls: TlsSettings, timeout_ms: int) -> ssl.SSLSocket:
