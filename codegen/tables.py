@@ -64,6 +64,18 @@ MODULES = (
     "consumer_group_describe",
     "list_config_resources",
     "describe_topic_partitions",
+    "share_group_heartbeat",
+    "share_group_describe",
+    "share_fetch",
+    "share_acknowledge",
+    "initialize_share_group_state",
+    "read_share_group_state",
+    "write_share_group_state",
+    "delete_share_group_state",
+    "read_share_group_state_summary",
+    "describe_share_group_offsets",
+    "alter_share_group_offsets",
+    "delete_share_group_offsets",
 )
 """kio's package names, which are our module names, by API key."""
 

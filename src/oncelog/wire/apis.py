@@ -79,6 +79,18 @@ WIRE_APIS: Final = (
     WireApi(69, "ConsumerGroupDescribe", "consumer_group_describe", 0, 1, 0),
     WireApi(74, "ListConfigResources", "list_config_resources", 0, 1, 0),
     WireApi(75, "DescribeTopicPartitions", "describe_topic_partitions", 0, 0, 0),
+    WireApi(76, "ShareGroupHeartbeat", "share_group_heartbeat", 1, 1, 1),
+    WireApi(77, "ShareGroupDescribe", "share_group_describe", 1, 1, 1),
+    WireApi(78, "ShareFetch", "share_fetch", 1, 2, 1),
+    WireApi(79, "ShareAcknowledge", "share_acknowledge", 1, 2, 1),
+    WireApi(83, "InitializeShareGroupState", "initialize_share_group_state", 0, 0, 0),
+    WireApi(84, "ReadShareGroupState", "read_share_group_state", 0, 0, 0),
+    WireApi(85, "WriteShareGroupState", "write_share_group_state", 0, 1, 0),
+    WireApi(86, "DeleteShareGroupState", "delete_share_group_state", 0, 0, 0),
+    WireApi(87, "ReadShareGroupStateSummary", "read_share_group_state_summary", 0, 1, 0),
+    WireApi(90, "DescribeShareGroupOffsets", "describe_share_group_offsets", 0, 1, 0),
+    WireApi(91, "AlterShareGroupOffsets", "alter_share_group_offsets", 0, 0, 0),
+    WireApi(92, "DeleteShareGroupOffsets", "delete_share_group_offsets", 0, 0, 0),
 )
 
 BY_KEY: Final = {api.key: api for api in WIRE_APIS}

@@ -182,6 +182,13 @@ class Reader:
             raise PeerError(f"bytes with the negative length {length}")
         return self._take(length)
 
+    def records(self) -> memoryview:
+        """Record batches as a view into the frame; null is refused."""
+        value = self.nullable_records()
+        if value is None:
+            raise PeerError("null in place of records")
+        return value
+
     def byte_string(self) -> bytes:
         """Bytes, copied; null is refused."""
         value = self.nullable_records()

@@ -153,6 +153,12 @@ class Writer:
             else:
                 self._cuts.append((len(self.buffer), chunk))
 
+    def records(self, value: Records | None) -> None:
+        """Record batches, like ``nullable_records``; null is refused."""
+        if value is None:
+            raise ValueError("null where this version needs records")
+        self.nullable_records(value)
+
     def written(self, other: Writer) -> None:
         """Append the contents of ``other``, which must not be written to afterwards; large ones are not copied."""
         start = len(self.buffer)
