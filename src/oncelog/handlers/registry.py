@@ -80,6 +80,11 @@ APIS: Final = (
     Api(69, "ConsumerGroupDescribe", 0, 1, "groups.consumer_describe", Op.DESCRIBE, Res.GROUP),
     Api(74, "ListConfigResources", 0, 1, "configs.list_config_resources", Op.DESCRIBE_CONFIGS, Res.CLUSTER),
     Api(75, "DescribeTopicPartitions", 0, 0, "topics.describe_topic_partitions", Op.DESCRIBE, Res.TOPIC),
+    Api(83, "InitializeShareGroupState", 0, 0, "share.state", Op.CLUSTER_ACTION, Res.CLUSTER),
+    Api(84, "ReadShareGroupState", 0, 0, "share.state", Op.CLUSTER_ACTION, Res.CLUSTER),
+    Api(85, "WriteShareGroupState", 0, 1, "share.state", Op.CLUSTER_ACTION, Res.CLUSTER),
+    Api(86, "DeleteShareGroupState", 0, 0, "share.state", Op.CLUSTER_ACTION, Res.CLUSTER),
+    Api(87, "ReadShareGroupStateSummary", 0, 1, "share.state", Op.CLUSTER_ACTION, Res.CLUSTER),
 )
 
 BY_KEY: Final = {api.key: api for api in APIS}
