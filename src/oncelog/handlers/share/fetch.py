@@ -7,7 +7,7 @@ of them are the member's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
@@ -118,7 +118,7 @@ def _fetch(
     deadline_ms = context.now_ms + max(0, request.max_wait_ms)
     readable: list[tuple[PartitionKey, TopicPartition]] = []
 
-    def sort_out(keys: list[PartitionKey]) -> None:
+    def sort_out(keys: Sequence[PartitionKey]) -> None:
         for partition_key in keys:
             partition = _resolve(partition_key, context, rights)
             if isinstance(partition, ErrorCode):

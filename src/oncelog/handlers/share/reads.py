@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import MemberId, TopicPartition
-from oncelog.core.share.model import AcquiredBatch, Refusal
+from oncelog.base.ids import MemberId, Offset, TopicPartition
+from oncelog.core.share.model import Refusal
 from oncelog.core.share.sessions import PartitionKey
 from oncelog.core.share_state.model import ShareKey
 from oncelog.handlers.broker.ports import LeaderLog
@@ -63,7 +63,7 @@ class _Readable(NamedTuple):
     key: PartitionKey
     machine: SharePartition
     leader: LeaderLog
-    offset: int
+    offset: Offset
     """Where its next records begin."""
 
 
@@ -242,7 +242,7 @@ class ShareReads:
                 for first, last, count in acquired
             ],
         )
-        return records.size_bytes, _count(acquired)
+        return records.size_bytes, sum(batch.record_count for batch in acquired)
 
     def _locate(self, entry: _Readable, max_bytes: int, *, minimum_one: bool) -> Read:
         """Raises OffsetOutOfRange, OSError."""
@@ -278,7 +278,3 @@ def _slice(
             break
         end = position + header.size_bytes
     return FileRange(chunk.file, start, end - start)
-
-
-def _count(acquired: Sequence[AcquiredBatch]) -> int:
-    return sum(batch.last_offset - batch.first_offset + 1 for batch in acquired)

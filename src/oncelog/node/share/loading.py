@@ -19,7 +19,7 @@ from oncelog.handlers.share.port import NOT_LEADER, LedSharePartition
 if TYPE_CHECKING:
     from oncelog.core.share_state.model import ShareKey
     from oncelog.handlers.broker.ports import LeaderLog
-    from oncelog.node.cluster.share_settings import ShareSettingsOfGroups
+    from oncelog.node.cluster.group_settings import ShareSettingsOfGroups
     from oncelog.node.kernel.deadlines import Deadlines
     from oncelog.node.logs.delayed_fetches import DelayedFetches
     from oncelog.node.logs.group_commit import GroupCommit

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from oncelog.core.groups.share.settings import ShareGroupSettings
     from oncelog.handlers.broker.waits import UntilAcknowledged
     from oncelog.node.cluster.metadata import Metadata
-    from oncelog.node.cluster.share_settings import ShareSettingsOfGroups
+    from oncelog.node.cluster.group_settings import ShareSettingsOfGroups
     from oncelog.node.kernel.deadlines import Alarm, Deadlines
     from oncelog.node.kernel.tasks import Runnable, Task
     from oncelog.node.logs.delayed_fetches import DelayedFetches
