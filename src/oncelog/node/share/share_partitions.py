@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId, MemberId, Offset, TopicPartition
-from oncelog.core.share.errors import client_error
+from oncelog.core.share.errors import InvalidShareState, client_error
 from oncelog.core.share.model import Acknowledgement, DeadLetters, Refusal, ShareSettings, ShareState
-from oncelog.core.share.partition import InvalidShareState, SharePartition, StateWrite
+from oncelog.core.share.partition import SharePartition
 from oncelog.core.share.sessions import PartitionKey, SessionKey, ShareSessions
+from oncelog.core.share.transitions import StateWrite
 from oncelog.core.share_state.model import ShareKey
 from oncelog.handlers.share.port import NOT_LEADER, UNKNOWN_PARTITION, LedSharePartition, PendingAcknowledgement
 from oncelog.node.share.counters import ShareCounters
