@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId, MemberId, Offset, TopicPartition
+from oncelog.core.controller.brokers.features import SHARE_VERSION
 from oncelog.core.share.errors import InvalidShareState, client_error
 from oncelog.core.share.model import Acknowledgement, DeadLetters, Refusal, ShareSettings, ShareState
 from oncelog.core.share.partition import SharePartition
@@ -276,7 +277,10 @@ class SharePartitions:
     # The end of leadership
 
     def follow(self, delta: ImageDelta) -> None:
-        """Drop the share partitions of deleted topics, and of those that have another leader epoch."""
+        """Drop the share partitions of deleted topics, and those that have another leader epoch; all if share groups
+        were switched off."""
+        if not delta.image.features.get(SHARE_VERSION, 0):
+            self._end()
         names = [*(topic.name for topic in delta.deleted), *delta.altered]
         for led in self.led_partitions.of_topics(names):
             leader = self._partitions.leader_log(led.partition)
@@ -287,8 +291,7 @@ class SharePartitions:
             ):
                 self._drop(led, NOT_LEADER)
 
-    def end(self) -> None:
-        """Drop all: share groups were switched off (``share.version``)."""
+    def _end(self) -> None:
         self.sessions.clear()
         for led in list(self.led_partitions):
             self._drop(led, NOT_LEADER)
