@@ -106,6 +106,7 @@ LONGEST_SESSION_MS: Final = 40_000
 class Node:
     freeze_watch: FreezeWatch | None = None
     """Made with the first other broker."""
+    _shares: SharePartitions | None = None
 
     def __init__(
         self,
@@ -162,7 +163,6 @@ class Node:
             self.audit_trail,
         )
         self._hanging_watch: HangingTransactionWatch | None = None
-        self._shares: SharePartitions | None = None
         self.access = access_control(self.cluster, authoriser, self._outbox, self._deadlines)
         self.requests = self._make_requests()
         self._pause_recovery = PauseRecovery(
@@ -456,9 +456,7 @@ class Node:
             from oncelog.node.share.share_partitions import SharePartitions
 
             settings = self.groups.share_settings
-            appends = DeadLetterAppends(
-                self.cluster, self.partitions, self._group_commit, self.links, self._deadlines
-            )
+            appends = DeadLetterAppends(self.cluster, self.partitions, self._group_commit, self.links, self._deadlines)
             self._shares = SharePartitions(
                 self.cluster,
                 self.partitions,

@@ -1,4 +1,4 @@
-"""Members of share groups as the scenarios need them: raw requests with the session's epochs, and a persister by hand."""
+"""Members of share groups as the scenarios need them: requests with the session's epochs, and a persister by hand."""
 
 from __future__ import annotations
 

@@ -4,8 +4,10 @@ A request with epoch 0 opens the member's session, in place of a former one, and
 … continue it; they add and forget partitions. Epoch −1 is the last. ShareFetch and ShareAcknowledge share the epochs.
 The rules:
 
-1. A session belongs to the connection that opened it, and ends with that connection: its member's records are released.
-2. An answer has the partitions with records, an error, or an outcome of acknowledgements, and those added by the request.
+1. A session belongs to the connection that opened it, and ends with that connection: the records of its member are
+   released.
+2. An answer has the partitions with records, an error, or an outcome of acknowledgements, and those that the request
+   has added.
 3. A partition that returned records moves to the end of the order.
 4. A partition that a request names only to acknowledge records joins the session as any other, as in Apache Kafka; a
    request that acknowledges and forgets a partition leaves it out.

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from oncelog.core.share_state.model import ShareKey
     from oncelog.core.transactions.identity import Identity
     from oncelog.core.transactions.model import AddRequest, TransactionRequest
-    from oncelog.handlers.share.port import PendingAcknowledgement
+    from oncelog.handlers.broker.shares import PendingAcknowledgement
 
 
 FetchKey: TypeAlias = "TopicPartition | ShareKey"
-"""What a fetch may wait for: data of a partition, or records of a share partition (KIP-932)."""
+"""A fetch waits for data of a partition, or for records of a share partition (KIP-932)."""
 
 
 class Wait:
@@ -51,9 +51,9 @@ class UntilReadable(Wait):
     """Wait until ``ready(changed)`` is true or ``deadline_ms`` passes. Resumed with None.
 
     ``ready`` gets the changed keys whenever some of ``partitions`` have new readable data, were truncated or
-    disappeared, or a share partition may have records again. Fetches are asked in their order of arrival, so what
-    ``ready`` acquires is gone for the next. ``gives_way``: ends with the client's next request on the connection. ``ends_with_client``: ends when
-    the client has closed.
+    disappeared, or a share partition may have records again. Fetches are asked in order of arrival: records that
+    ``ready`` acquires are gone for the next. ``gives_way``: ends with the client's next request on the connection.
+    ``ends_with_client``: ends when the client has closed.
     """
 
     partitions: Sequence[FetchKey] | None
@@ -68,7 +68,7 @@ class UntilReadable(Wait):
 @dataclass(slots=True, eq=False)
 class UseShares(Wait):
     """Reach the share partitions of this broker, made with its first request of a share group. Resumed with a
-    ``handlers.share.port.Shares``."""
+    ``handlers.broker.shares.Shares``."""
 
 
 @dataclass(slots=True, eq=False)

@@ -19,7 +19,7 @@ from oncelog.wire.messages.share_acknowledge import ShareAcknowledgeRequest, Sha
 
 if TYPE_CHECKING:
     from oncelog.handlers.broker.context import Context
-    from oncelog.handlers.share.port import Shares
+    from oncelog.handlers.broker.shares import Shares
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNSUPPORTED_VERSION: "share groups are off: the feature share.version is 0",

@@ -14,8 +14,8 @@ from oncelog.core.share.model import Acknowledgement, AcknowledgeType, Refusal
 from oncelog.core.share.sessions import PartitionKey
 from oncelog.core.share_state.model import ShareKey
 from oncelog.handlers.api import Operation
+from oncelog.handlers.broker.shares import PendingAcknowledgement, Shares
 from oncelog.handlers.broker.waits import UntilAcknowledged
-from oncelog.handlers.share.port import PendingAcknowledgement, Shares
 
 if TYPE_CHECKING:
     from oncelog.handlers.broker.context import Context

@@ -29,7 +29,7 @@ from oncelog.wire.messages import share_fetch as wire
 
 if TYPE_CHECKING:
     from oncelog.handlers.broker.context import Context
-    from oncelog.handlers.share.port import PendingAcknowledgement, Shares
+    from oncelog.handlers.broker.shares import PendingAcknowledgement, Shares
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNSUPPORTED_VERSION: "share groups are off: the feature share.version is 0",
@@ -171,9 +171,7 @@ def _resolve(key: PartitionKey, context: Context, rights: TopicRights) -> TopicP
     return partition if context.cluster.image.has_partition(partition) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _params_of(
-    request: wire.ShareFetchRequest, context: Context, shares: Shares, key: SessionKey
-) -> ShareFetchParams:
+def _params_of(request: wire.ShareFetchRequest, context: Context, shares: Shares, key: SessionKey) -> ShareFetchParams:
     max_bytes: int = min(request.max_bytes, context.cluster.config.get("fetch.max.bytes"))
     quotas = context.cluster.quotas
     quota_limit = quotas.max_fetch_bytes(context) if quotas.enabled else None

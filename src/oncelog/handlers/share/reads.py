@@ -19,7 +19,7 @@ from oncelog.core.share.model import Refusal
 from oncelog.core.share.sessions import PartitionKey
 from oncelog.core.share_state.model import ShareKey
 from oncelog.handlers.broker.ports import LeaderLog
-from oncelog.handlers.share.port import LedSharePartition, Shares
+from oncelog.handlers.broker.shares import LedSharePartition, Shares
 from oncelog.storage.errors import OffsetOutOfRange
 from oncelog.storage.file_range import FileRange
 from oncelog.storage.log.read import read_batches
@@ -64,7 +64,7 @@ class _Readable(NamedTuple):
     machine: SharePartition
     leader: LeaderLog
     offset: Offset
-    """Where its next records begin."""
+    """The first of its next records."""
 
 
 class ShareReads:
@@ -123,12 +123,10 @@ class ShareReads:
         """Acquire if at least ``min_bytes`` can be returned, or all partitions have failed; True if so."""
         if self.is_done:
             return True
-        readable = self._all_readable()
+        readable, least = self._all_readable(), self._params.min_bytes
         if all(fetched.led.refusal is not None for fetched in self.fetched.values()):
             self.is_done = bool(self.answers)
-        elif readable and self._available_bytes(readable) >= self._params.min_bytes:
-            self._acquire(readable)
-        elif self._params.min_bytes <= 0 and any(self._acquirable()):
+        elif self._available_bytes(readable) >= least if readable else least <= 0 and any(self._acquirable()):
             self._acquire(readable)
         return self.is_done
 

@@ -14,8 +14,8 @@ from oncelog.wire.messages import share_acknowledge, share_fetch
 if TYPE_CHECKING:
     from oncelog.handlers.broker.context import Context
     from oncelog.handlers.broker.leaders import LeaderHint
+    from oncelog.handlers.broker.shares import Shares
     from oncelog.handlers.share.acknowledgements import Refusals
-    from oncelog.handlers.share.port import Shares
 
 
 def error_answer(error_code: ErrorCode) -> share_fetch.ShareFetchResponse:

@@ -93,9 +93,11 @@ class DeadLetterAppends:
         )
 
         def answered(response: ProduceResponse | None) -> None:
-            partitions = [] if response is None else [
-                answer for result in response.responses for answer in result.partition_responses
-            ]
+            partitions = (
+                []
+                if response is None
+                else [answer for result in response.responses for answer in result.partition_responses]
+            )
             on_appended(ErrorCode.NETWORK_EXCEPTION if not partitions else _error_code(partitions[0].error_code))
 
         self._links.request(topic.partitions[partition.partition].leader, LinkPurpose.DEAD_LETTERS, request, answered)

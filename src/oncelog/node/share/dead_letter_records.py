@@ -36,7 +36,7 @@ KeyValue = tuple[bytes | None, bytes | None]
 
 
 class Source(NamedTuple):
-    """Where dead letters come from."""
+    """The group and partition of dead letters."""
 
     group_id: GroupId
     partition: TopicPartition

@@ -25,7 +25,7 @@ from oncelog.core.controller.brokers.features import SHARE_VERSION
 from oncelog.core.controller.outcomes import Refusal
 from oncelog.core.controller.topics.changes import NewTopic, create_topics
 from oncelog.core.share.model import DeadLetters
-from oncelog.handlers.share.port import LedSharePartition
+from oncelog.handlers.broker.shares import LedSharePartition
 from oncelog.handlers.topics.creation import new_topic_id
 from oncelog.node.kernel.events import Outbox, Report
 from oncelog.node.share.dead_letter_records import BATCH_BYTES, Source, encoded_size, originals
@@ -34,9 +34,9 @@ from oncelog.records.record import Record
 
 if TYPE_CHECKING:
     from oncelog.core.groups.share.settings import ShareGroupSettings
+    from oncelog.node.cluster.group_settings import ShareSettingsOfGroups
     from oncelog.node.cluster.metadata import Metadata
     from oncelog.node.cluster.metadata_log import MetadataLog
-    from oncelog.node.cluster.group_settings import ShareSettingsOfGroups
     from oncelog.node.kernel.deadlines import Deadlines
     from oncelog.node.replication.partitions import PartitionManager
     from oncelog.node.share.dead_letter_appends import DeadLetterAppends

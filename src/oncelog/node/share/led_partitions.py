@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from oncelog.base.ids import GroupId, TopicName
-from oncelog.handlers.share.port import LedSharePartition
+from oncelog.handlers.broker.shares import LedSharePartition
 
 if TYPE_CHECKING:
     from oncelog.core.share_state.model import ShareKey

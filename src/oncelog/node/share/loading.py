@@ -14,7 +14,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import Offset
 from oncelog.core.share.errors import client_error
 from oncelog.core.share.model import NO_START_OFFSET, Refusal, ShareState
-from oncelog.handlers.share.port import NOT_LEADER, LedSharePartition
+from oncelog.handlers.broker.shares import NOT_LEADER, LedSharePartition
 
 if TYPE_CHECKING:
     from oncelog.core.share_state.model import ShareKey
@@ -67,7 +67,7 @@ class StateLoader:
         if led.refusal is not None:
             return  # dropped meanwhile
         if read.error_code != ErrorCode.NONE or read.state is None:
-            self._loaded(led, client_error(read.error_code, read.message))
+            self._loaded(led, client_error(read.error_code, read.message or ""))
         elif read.state.start_offset != NO_START_OFFSET:
             self._loaded(led, read.state)
         else:

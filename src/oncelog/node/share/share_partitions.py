@@ -25,7 +25,7 @@ from oncelog.core.share.partition import SharePartition
 from oncelog.core.share.sessions import PartitionKey, SessionKey, ShareSessions
 from oncelog.core.share.transitions import StateWrite
 from oncelog.core.share_state.model import ShareKey
-from oncelog.handlers.share.port import NOT_LEADER, UNKNOWN_PARTITION, LedSharePartition, PendingAcknowledgement
+from oncelog.handlers.broker.shares import NOT_LEADER, UNKNOWN_PARTITION, LedSharePartition, PendingAcknowledgement
 from oncelog.node.share.counters import ShareCounters
 from oncelog.node.share.led_partitions import LedPartitions
 from oncelog.node.share.loading import StateLoader
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from oncelog.core.controller.image.cluster_image import ImageDelta
     from oncelog.core.groups.share.settings import ShareGroupSettings
     from oncelog.handlers.broker.waits import UntilAcknowledged
-    from oncelog.node.cluster.metadata import Metadata
     from oncelog.node.cluster.group_settings import ShareSettingsOfGroups
+    from oncelog.node.cluster.metadata import Metadata
     from oncelog.node.kernel.deadlines import Alarm, Deadlines
     from oncelog.node.kernel.tasks import Runnable, Task
     from oncelog.node.logs.delayed_fetches import DelayedFetches
@@ -58,7 +58,7 @@ _FENCING: Final = frozenset(
 
 
 class SharePartitions:
-    """Implements ``handlers.share.port.Shares``."""
+    """Implements ``handlers.broker.shares.Shares``."""
 
     def __init__(
         self,
@@ -218,7 +218,7 @@ class SharePartitions:
             return
         error = persisted.error_code
         outcome = machine.written(write, error)
-        refusal = None if error == ErrorCode.NONE else client_error(error, persisted.message)
+        refusal = None if error == ErrorCode.NONE else client_error(error, persisted.message or "")
         if pending is not None:
             pending.settle(refusal)
         for letters in outcome.dead_letters:
