@@ -112,12 +112,11 @@ class Acquisition:
 
     def _acquire(self, base_offset: Offset) -> None:
         window = self._window
-        first = base_offset
         floor = window.floor(base_offset)
-        if floor is None:
-            first = max(base_offset, window.start_offset)
-        elif floor.last_offset >= base_offset:
+        if floor is not None and floor.last_offset >= base_offset:
             first = floor.first_offset
+        else:
+            first = max(base_offset, window.start_offset)
         in_flight = window.starting_in(min(first, base_offset), self._last_offset)
         if not in_flight:
             self._acquire_new(first, self._last_offset)
