@@ -3,6 +3,7 @@ package kafka.server.share;
 import com.fasterxml.jackson.databind.*;
 import com.fasterxml.jackson.databind.node.*;
 import java.io.*;
+import java.lang.reflect.Field;
 import java.lang.reflect.Method;
 import java.nio.ByteBuffer;
 import java.util.*;
@@ -145,21 +146,35 @@ public class ShareJudge {
     ArrayNode array = out.putArray("acquired");
     acquired.acquiredRecords().forEach(r -> array.addArray().add(r.firstOffset()).add(r.lastOffset()).add(r.deliveryCount()));
     out.put("count", acquired.count());
-    // Differences that histories allow: see histories.py.
-    var gaps = partition.persisterReadResultGapWindow();
-    if (gaps != null && gaps.endOffset() == partition.endOffset() && in.get("gap").asLong() > gaps.gapStartOffset()) gaps.gapStartOffset(in.get("gap").asLong());
-    if (in.get("advance").asBoolean()) ADVANCE.invoke(partition);
   }
 
   static Method ADVANCE;
+  static Field START, GAPS;
+
+  static SharePartition.GapWindow gaps() {
+    var gaps = partition.persisterReadResultGapWindow();
+    return gaps == null || gaps.endOffset() != partition.endOffset() ? null : gaps;
+  }
+
+  /** Even out the differences by intention, which histories.py lists; {@code gap} is where our gap range starts. */
+  static void evenGaps(long gap) throws Exception {
+    if (gaps() == null) return;
+    if (gap < 0) GAPS.set(partition, null); else if (gap > gaps().gapStartOffset()) gaps().gapStartOffset(gap);
+  }
+
+  static void even(long before) throws Exception {
+    long start = partition.startOffset();
+    Long next = partition.cachedState().higherKey(start);
+    if (partition.cachedState().floorEntry(start) == null && next != null && (gaps() == null || gaps().gapStartOffset() > start))
+      START.setLong(partition, gaps() == null ? next : Math.min(next, gaps().gapStartOffset()));
+    ADVANCE.invoke(partition);
+    if (partition.startOffset() < before && partition.cachedState().isEmpty()) partition.updateCacheAndOffsets(before);
+  }
 
   static void end(JsonNode ids, String error) {
     for (JsonNode id : ids) {
-      long start = partition.startOffset();
       var answer = PartitionFactory.newPartitionErrorData(0, Errors.valueOf(error).code(), "because");
       writes.remove(id.asInt()).complete(new WriteShareGroupStateResult.Builder().setTopicsData(List.of(new TopicData<>(PARTITION.topicId(), List.of(answer)))).build());
-      // The start must not fall: see histories.py.
-      if (partition.startOffset() < start && partition.cachedState().isEmpty()) partition.updateCacheAndOffsets(start);
     }
   }
 
@@ -199,8 +214,7 @@ public class ShareJudge {
   static void state(ObjectNode out) {
     out.put("next", partition.nextFetchOffset()).put("may_acquire", partition.canAcquireRecords());
     out.put("start", partition.startOffset()).put("end", partition.endOffset()).put("complete", partition.deliveryCompleteCount());
-    var gaps = partition.persisterReadResultGapWindow();
-    out.put("gap", gaps == null || gaps.endOffset() != partition.endOffset() ? -1 : gaps.gapStartOffset());
+    out.put("gap", gaps() == null ? -1 : gaps().gapStartOffset());
     out.put("can_move", canMove());
     ArrayNode batches = out.putArray("batches");
     for (InFlightBatch batch : partition.cachedState().values()) {
@@ -276,6 +290,10 @@ public class ShareJudge {
   public static void main(String[] args) throws Exception {
     ADVANCE = SharePartition.class.getDeclaredMethod("maybeUpdateCachedStateAndOffsets");
     ADVANCE.setAccessible(true);
+    START = SharePartition.class.getDeclaredField("startOffset");
+    START.setAccessible(true);
+    GAPS = SharePartition.class.getDeclaredField("persisterReadResultGapWindow");
+    GAPS.setAccessible(true);
     var in = new BufferedReader(new InputStreamReader(System.in));
     var result = new PrintStream(new FileOutputStream(FileDescriptor.out), false);
     System.setOut(System.err);
@@ -287,8 +305,13 @@ public class ShareJudge {
         bench(request.get("rounds").asInt(), out);
       } else {
         boolean couldMove = partition == null || request.get("op").asText().equals("new") || canMove();
-        try { run(request, out); }
-        catch (RuntimeException fault) { out.put("fault", fault.toString()); }
+        try {
+          long before = partition == null ? 0 : partition.startOffset();
+          run(request, out);
+          if (request.get("op").asText().equals("log_start")) before = Math.max(before, request.get("offset").asLong());
+          if (request.has("gap")) evenGaps(request.get("gap").asLong());
+          if (request.path("even").asBoolean() && canMove()) even(before);
+        } catch (Exception fault) { out.put("fault", fault.toString()); }
         out.set("writes", issued); out.set("letters", letters);
         answers(out);
         out.put("could_move", couldMove);
