@@ -1,7 +1,7 @@
 """Random histories of a share partition, ours and Apache Kafka's back to back: answers, writes and states are equal.
 
-``python -m tests.conformance.share.histories --seeds 1000 [--first 0]`` needs what ``make peers`` fetches. A history that
-differs is printed with its seed, its last operations and both outcomes; ``--seeds 1 --first SEED`` repeats it.
+``python -m tests.conformance.share.histories --seeds 1000 [--first 0]`` needs what ``make peers`` fetches. A history
+that differs is printed with its seed, its last operations and both outcomes; ``--seeds 1 --first SEED`` repeats it.
 
 Members fetch in both modes and acknowledge rightly and wrongly, locks expire, writes end in any order and fail, dead
 letters are copied or lost, retention and compaction take records, transactions abort, settings change, and new leaders
@@ -52,7 +52,7 @@ from oncelog.core.share.partition import SharePartition
 from oncelog.core.share.transitions import StateWrite
 from tests.conformance.share.comparison import Different, by_offset, compare_state, compare_write
 from tests.conformance.share.judge import Judge
-from tests.conformance.share.log import LogBatch, ShareLog, as_json
+from tests.conformance.share.log import ShareLog, as_json
 
 STEPS = 200
 MEMBERS = [MemberId(f"m{index}") for index in range(4)]

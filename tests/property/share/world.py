@@ -270,7 +270,8 @@ class World:
             self.check()
             accept = [AcknowledgeType.ACCEPT]
             self.send(MEMBERS[0], [Acknowledgement(first, last, accept) for first, last, _ in acquired])
-        raise AssertionError(f"stuck at {self.partition.start_offset} of {self._end()}: {list(self.partition.in_flight())}")
+        in_flight = list(self.partition.in_flight())
+        raise AssertionError(f"stuck at {self.partition.start_offset} of {self._end()}: {in_flight}")
 
     def _end(self) -> int:
         """Where the window ends when all is done."""

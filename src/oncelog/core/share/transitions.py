@@ -102,7 +102,7 @@ class Changes:
         _append(self._batches, batch)
         if state is RecordState.ARCHIVING:
             cause = DeadLetterCause.REJECTED if is_rejected else DeadLetterCause.TOO_MANY_DELIVERIES
-            self._dead_letters.append(DeadLetters(batch.first_offset, batch.last_offset, batch.delivery_count, cause))
+            self._dead_letters.append(DeadLetters(run.first_offset, run.last_offset, run.delivery_count, cause))
 
 
 def _append(batches: list[StateBatch], batch: StateBatch) -> None:

@@ -29,8 +29,8 @@ _STATES: Final = frozenset(RecordState)
 
 
 class GapRange:
-    """From ``start_offset``, where the first gap is, to the end of the window at its load; active until the window grows
-    past that."""
+    """From ``start_offset``, where the first gap is, to the end of the window at its load. It is active until the window
+    grows past that end."""
 
     __slots__ = ("end_offset", "start_offset")
 
@@ -61,10 +61,10 @@ class Window:
                 raise InvalidShareState(f"batch {first} to {last} after offset {previous_last}")
             if gap_start is None and first > previous_last + 1:
                 gap_start = Offset(previous_last + 1)
-            previous_last = last
+            previous_last = Offset(last)
             if state not in _STATES:
                 raise InvalidShareState(f"batch {first} to {last} in the unknown state {state}")
-            run = Run(first, last, RecordState(state), delivery_count)
+            run = Run(Offset(first), Offset(last), RecordState(state), delivery_count)
             self.put(InFlightBatch(run))
             if run.state.is_terminal:
                 self.terminal_count += run.count
