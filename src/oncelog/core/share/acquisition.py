@@ -52,7 +52,6 @@ class Acquisition:
         "_record_limit",
         "_settings",
         "_window",
-        "has_archived",
     )
 
     def __init__(
@@ -80,22 +79,21 @@ class Acquisition:
         self._count = 0
         self._is_over = False
         """True after a throttled portion, which comes alone."""
-        self.has_archived = False
-        """True if records were found to be compacted or aborted."""
 
     def run(self, fetch_offset: Offset, aborted: Sequence[tuple[int, int]]) -> Sequence[AcquiredBatch]:
         if self._last_offset < self._window.start_offset or not self._fit_into_window(fetch_offset):
             return ()
         base_offset = Offset(self._headers[0].base_offset)
-        self.has_archived = archive_compacted(self._window, fetch_offset, base_offset)
-        self._window.skip_gap(fetch_offset, base_offset)
+        if base_offset > fetch_offset:
+            archive_compacted(self._window, fetch_offset, base_offset)
+            self._window.skip_compacted(fetch_offset, base_offset)
         # A full window ends before these records.
         if base_offset > self._last_offset:
             return ()
         self._acquire(base_offset)
         if not self._acquired:
             return ()
-        self._window.shrink_gaps(Offset(self._acquired[-1].last_offset + 1))
+        self._window.skip_gaps(Offset(self._acquired[-1].last_offset + 1))
         if aborted and (ranges := aborted_ranges(self._headers, aborted)):
             return self._without_aborted(ranges)
         return self._acquired
@@ -112,11 +110,9 @@ class Acquisition:
 
     def _acquire(self, base_offset: Offset) -> None:
         window = self._window
-        first = base_offset
         floor = window.floor(base_offset)
-        if floor is None:
-            first = max(base_offset, window.start_offset)
-        elif floor.last_offset >= base_offset:
+        first = base_offset
+        if floor is not None and floor.last_offset >= base_offset:
             first = floor.first_offset
         in_flight = window.starting_in(min(first, base_offset), self._last_offset)
         if not in_flight:
@@ -199,8 +195,10 @@ class Acquisition:
         """Acquire records that are not in flight, in ``first`` to ``last`` or to the end of a batch of the log."""
         window = self._window
         room = self._limit - self._count
-        if not window.batches and window.end_offset > first:
-            first = window.end_offset
+        # A batch of the log may begin before the log's start.
+        first = max(first, window.start_offset)
+        if first > last:
+            return
         if room < last - first + 1:
             end = last
             last = self._end_of_log_batch(Offset(first + room - 1))
@@ -216,7 +214,7 @@ class Acquisition:
         if window.batches[0].first_offset == first:
             window.start_offset = first
         window.end_offset = max(window.end_offset, last)
-        window.shrink_gaps(Offset(held_last + 1))
+        window.skip_gaps(Offset(held_last + 1))
 
     def _end_of_log_batch(self, offset: Offset) -> Offset:
         """The last offset of the batch of the log that has ``offset``; ``offset`` itself in a gap between two."""
@@ -261,7 +259,7 @@ class Acquisition:
     def _without_aborted(self, ranges: Sequence[OffsetRange]) -> Sequence[AcquiredBatch]:
         """Rule 4."""
         for first, last in ranges:
-            self.has_archived |= archive(self._window, first, last, RecordState.ACQUIRED)
+            archive(self._window, first, last, RecordState.ACQUIRED)
         return without(self._acquired, ranges)
 
 

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import MemberId, Offset
+from oncelog.records.internal.share_state_records import StateBatch as StateBatch
 
 NO_MEMBER: Final = MemberId("")
 """Holder of records that nobody has acquired."""
@@ -64,15 +65,6 @@ class ShareSettings(NamedTuple):
     """``share.renew.acknowledge.enable``."""
     has_dead_letters: bool = False
     """True if ``errors.deadletterqueue.topic.name`` is set and the cluster's ``share.version`` allows it."""
-
-
-class StateBatch(NamedTuple):
-    """A range of records in one state; both offsets are inclusive."""
-
-    first_offset: Offset
-    last_offset: Offset
-    delivery_state: int
-    delivery_count: int
 
 
 class ShareState(NamedTuple):

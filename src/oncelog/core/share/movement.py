@@ -13,31 +13,27 @@ from oncelog.core.share.window import Window
 
 
 def advance(window: Window) -> bool:
-    """Move the start past all that is done. Returns True if the window changed."""
+    """Move the start past all that is done, and past offsets without records. Returns True if the window changed."""
     if not window.batches or not _is_done_at_start(window):
         return False
-    last_done = _last_done(window)
-    if last_done is None:
-        return False
-    if last_done == window.batches[-1].last_offset:
-        window.remove_until(window.batches[-1].first_offset)
-        # The log's start may be past the last batch.
-        window.start_offset = window.end_offset = Offset(max(window.start_offset, last_done + 1))
-        window.terminal_count = 0
-        return True
-    batch = window.floor(last_done)
-    assert batch is not None
-    start = Offset(last_done + 1)
-    last_removed = batch.first_offset
-    if last_done == batch.last_offset:
-        # A gap behind the batch has no records, unless it is one of the loaded state.
-        start = window.starting_in(start, window.end_offset)[0].first_offset
-        if (gaps := window.active_gaps) is not None:
-            start = min(gaps.start_offset, start)
+    gaps = window.active_gaps
+    start, removed = window.start_offset, 0
+    for batch in window.batches:
+        if gaps is not None and batch.first_offset > gaps.start_offset:
+            start = max(start, gaps.start_offset)
+            break
+        undone = next((run for run in batch.runs if not run.is_settled), None)
+        if undone is not None:
+            start = max(start, undone.first_offset)
+            break
+        start = max(start, Offset(batch.last_offset + 1))
+        removed += 1
     else:
-        last_removed = Offset(batch.first_offset - 1)
+        window.end_offset = start
+    if not removed and start == window.start_offset:
+        return False
     _move_start(window, start)
-    window.remove_until(last_removed)
+    window.remove_first(removed)
     return True
 
 
@@ -52,15 +48,15 @@ def log_start_moved(window: Window, offset: Offset) -> None:
     if archive(window, window.start_offset, Offset(offset - 1), RecordState.AVAILABLE):
         window.may_have_available = True
     _move_start(window, offset)
+    window.skip_gaps(offset)
     window.end_offset = max(window.end_offset, offset)
+    advance(window)
 
 
-def archive_compacted(window: Window, fetch_offset: Offset, base_offset: Offset) -> bool:
+def archive_compacted(window: Window, fetch_offset: Offset, base_offset: Offset) -> None:
     """Archive what is available between the offset of a fetch and the first record that the log still has."""
-    if base_offset <= fetch_offset or not archive(window, fetch_offset, Offset(base_offset - 1), RecordState.AVAILABLE):
-        return False
-    window.may_have_available = True
-    return True
+    if archive(window, fetch_offset, Offset(base_offset - 1), RecordState.AVAILABLE):
+        window.may_have_available = True
 
 
 def archive(window: Window, first_offset: Offset, last_offset: Offset, state: RecordState) -> bool:
@@ -88,26 +84,14 @@ def _archive_within(
 
 
 def _is_done_at_start(window: Window) -> bool:
-    """True if the first record of the window is done. False in a gap at its start, where records may be acquired."""
-    batch = window.floor(window.start_offset)
+    """True if no record at the start of the window is, or can be, acquired."""
+    start = window.start_offset
+    batch = window.floor(start)
     if batch is None:
-        return False
-    # The log's start may be past the batch.
-    return batch.run_at(min(window.start_offset, batch.last_offset)).is_settled
-
-
-def _last_done(window: Window) -> Offset | None:
-    """The last offset of the done records at the beginning of the window, or None."""
-    last_done: Offset | None = None
-    gaps = window.active_gaps
-    for batch in window.batches:
-        if gaps is not None and batch.last_offset >= gaps.start_offset:
-            break
-        for run in batch.runs:
-            if not run.is_settled:
-                return last_done
-            last_done = run.last_offset
-    return last_done
+        gaps = window.active_gaps
+        return gaps is None or gaps.start_offset > start
+    # The log's start may be past the batch, which may still be held.
+    return batch.run_at(min(start, batch.last_offset)).is_settled
 
 
 def _move_start(window: Window, offset: Offset) -> None:

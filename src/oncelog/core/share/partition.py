@@ -137,9 +137,8 @@ class SharePartition:
         )
         acquired = acquisition.run(fetch_offset, aborted)
         self._locks.add(lock)
-        if acquisition.has_archived:
-            # No acknowledgement will come for these: a full window of them would never move.
-            advance(self._window)
+        # No acknowledgement will come for aborted and compacted records: a full window of them would never move.
+        advance(self._window)
         return acquired
 
     def acknowledge(
@@ -181,8 +180,9 @@ class SharePartition:
         if write.is_final:
             return WriteOutcome(advance(self._window), write.dead_letters)
         if error is not ErrorCode.NONE:
-            is_available = [roll_back(self._window, transition) for transition in write.transitions]
-            return WriteOutcome(any(is_available))
+            wakes = roll_back(self._window, write.transitions)
+            # What the log has lost meanwhile is done after all.
+            return WriteOutcome(advance(self._window) or wakes)
         wakes = commit(self._window, write.transitions)
         return WriteOutcome(advance(self._window) or wakes, write.dead_letters)
 

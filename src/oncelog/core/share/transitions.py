@@ -77,8 +77,7 @@ class Changes:
         self._set(run, RecordState.ARCHIVED, is_rejected=False)
 
     def undo(self) -> None:
-        for transition in self._transitions:
-            roll_back(self._window, transition)
+        roll_back(self._window, self._transitions)
 
     def write(self, state_epoch: int, *, is_final: bool = False) -> StateWrite | None:
         """The write, or None if there is nothing to write."""
@@ -103,7 +102,7 @@ class Changes:
         _append(self._batches, batch)
         if state is RecordState.ARCHIVING:
             cause = DeadLetterCause.REJECTED if is_rejected else DeadLetterCause.TOO_MANY_DELIVERIES
-            self._dead_letters.append(DeadLetters(batch.first_offset, batch.last_offset, batch.delivery_count, cause))
+            self._dead_letters.append(DeadLetters(run.first_offset, run.last_offset, run.delivery_count, cause))
 
 
 def _append(batches: list[StateBatch], batch: StateBatch) -> None:
@@ -129,25 +128,29 @@ def commit(window: Window, transitions: Iterable[Transition]) -> bool:
     return is_available
 
 
-def roll_back(window: Window, transition: Transition) -> bool:
-    """End a transition whose write has failed. Returns True if a record became available."""
+def roll_back(window: Window, transitions: Iterable[Transition]) -> bool:
+    """End transitions whose write has failed. Returns True if a record became available."""
     is_available = False
-    batch, runs = _changing(window, transition, split_at=window.start_offset)
-    for run in runs:
-        run.transition = None
-        # Archived meanwhile, as the log has lost it.
-        if run.state is not transition.state:
-            continue
-        if transition.state.is_terminal:
-            window.terminal_count -= run.count_from(window.start_offset)
-        if run.lock is not None and run.lock.has_expired:
-            _release_expired(window, run, transition)
-        else:
-            run.state, run.member_id = RecordState.ACQUIRED, transition.member_id
-        if run.state is RecordState.AVAILABLE:
-            is_available = window.may_have_available = True
-    batch.join_runs()
+    for transition in transitions:
+        batch, runs = _changing(window, transition, cut_at=window.start_offset)
+        for run in runs:
+            run.transition = None
+            # Else it was archived meanwhile, as the log has lost it.
+            if run.state is transition.state:
+                _roll_back_run(window, run, transition)
+            if run.state is RecordState.AVAILABLE:
+                is_available = window.may_have_available = True
+        batch.join_runs()
     return is_available
+
+
+def _roll_back_run(window: Window, run: Run, transition: Transition) -> None:
+    if transition.state.is_terminal:
+        window.terminal_count -= run.count_from(window.start_offset)
+    if run.lock is not None and run.lock.has_expired:
+        _release_expired(window, run, transition)
+    else:
+        run.state, run.member_id = RecordState.ACQUIRED, transition.member_id
 
 
 def _release_expired(window: Window, run: Run, transition: Transition) -> None:
@@ -160,13 +163,13 @@ def _release_expired(window: Window, run: Run, transition: Transition) -> None:
 
 
 def _changing(
-    window: Window, transition: Transition, split_at: Offset | None = None
+    window: Window, transition: Transition, cut_at: Offset | None = None
 ) -> tuple[InFlightBatch, Sequence[Run]]:
     # A batch with a transition stays in the window.
     batch = window.floor(transition.first_offset)
     assert batch is not None
-    if split_at is not None and transition.first_offset < split_at <= transition.last_offset:
-        batch.cut(split_at, transition.last_offset)
+    if cut_at is not None and transition.first_offset < cut_at <= transition.last_offset:
+        batch.cut(cut_at, transition.last_offset)
     runs = batch.cut(transition.first_offset, transition.last_offset)
     return batch, [run for run in runs if run.transition is transition]
 

@@ -29,7 +29,8 @@ _STATES: Final = frozenset(RecordState)
 
 
 class GapRange:
-    """From ``start_offset`` to the end of the window at its load; active until the window grows past that."""
+    """From ``start_offset``, where the first gap is, to the end of the window at its load. It is active until the window
+    grows past that end."""
 
     __slots__ = ("end_offset", "start_offset")
 
@@ -60,10 +61,10 @@ class Window:
                 raise InvalidShareState(f"batch {first} to {last} after offset {previous_last}")
             if gap_start is None and first > previous_last + 1:
                 gap_start = Offset(previous_last + 1)
-            previous_last = last
+            previous_last = Offset(last)
             if state not in _STATES:
                 raise InvalidShareState(f"batch {first} to {last} in the unknown state {state}")
-            run = Run(first, last, RecordState(state), delivery_count)
+            run = Run(Offset(first), Offset(last), RecordState(state), delivery_count)
             self.put(InFlightBatch(run))
             if run.state.is_terminal:
                 self.terminal_count += run.count
@@ -83,19 +84,23 @@ class Window:
         gaps = self.gaps
         return gaps if gaps is not None and gaps.end_offset == self.end_offset else None
 
-    def shrink_gaps(self, offset: Offset) -> None:
-        """Everything below ``offset`` has been fetched since the load."""
+    def skip_gaps(self, offset: Offset) -> None:
+        """Everything below ``offset`` is in flight, done, or without records."""
         gaps = self.active_gaps
-        if gaps is not None and offset <= self.end_offset:
-            gaps.start_offset = max(gaps.start_offset, offset)
-        else:
+        if gaps is None:
+            self.gaps = None
+            return
+        gaps.start_offset = max(gaps.start_offset, offset)
+        while (batch := self.floor(gaps.start_offset)) is not None and batch.last_offset >= gaps.start_offset:
+            gaps.start_offset = Offset(batch.last_offset + 1)
+        if gaps.start_offset > self.end_offset:
             self.gaps = None
 
-    def skip_gap(self, fetch_offset: Offset, base_offset: Offset) -> None:
+    def skip_compacted(self, fetch_offset: Offset, base_offset: Offset) -> None:
         """The log has no records from ``fetch_offset`` to before ``base_offset``."""
         gaps = self.active_gaps
         if gaps is not None and fetch_offset <= gaps.start_offset < base_offset:
-            self.shrink_gaps(base_offset)
+            self.skip_gaps(base_offset)
 
     def put(self, batch: InFlightBatch) -> None:
         index = bisect_left(self._firsts, batch.first_offset)
@@ -125,9 +130,7 @@ class Window:
             return self.starting_in(floor.first_offset, last_offset)
         return self.starting_in(first_offset, last_offset)
 
-    def remove_until(self, last_first_offset: Offset) -> None:
-        """Remove the batches that start at or before an offset."""
-        count = bisect_right(self._firsts, last_first_offset)
+    def remove_first(self, count: int) -> None:
         del self._firsts[:count]
         del self.batches[:count]
 
