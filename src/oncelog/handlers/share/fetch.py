@@ -72,9 +72,9 @@ def handle(request: wire.ShareFetchRequest, context: Context) -> Steps[wire.Shar
         context.connection_id,
         acknowledges=acknowledges,
     )
-    if begun.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED:
+    if begun.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED and request.max_wait_ms > 0:
         # The member tries again at once: it is slowed down as if it waited for records.
-        yield UntilReadable((), lambda changed: False, context.now_ms + max(0, request.max_wait_ms))
+        yield UntilReadable((), lambda changed: False, context.now_ms + request.max_wait_ms)
     if begun.error_code != ErrorCode.NONE:
         return error_answer(begun.error_code)
     rights = TopicRights(context)
