@@ -129,10 +129,6 @@ _WITHOUT_EFFECT: Final = {
         "remote.fetch. remote.list. remote.log."
     ),
     "There are no streams groups.": "group.streams. streams.",
-    "Records that a share group does not deliver are not copied yet.": (
-        "errors.deadletterqueue.auto.create.topics.enable errors.deadletterqueue.topic.name.prefix "
-        "errors.deadletterqueue.group.enable"
-    ),
     "The share coordinator has one loop, and a log of its own for each partition.": "share.coordinator.",
     "The coordinator itself chooses the work that leaves its loop.": (
         "consumer.assignor.offload.enable group.consumer.assignor.offload.enable "
