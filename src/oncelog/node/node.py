@@ -91,12 +91,15 @@ from oncelog.node.requests.throttling import Throttling
 from oncelog.ports import Entropy
 
 if TYPE_CHECKING:
+    from oncelog.node.coordinators.share_states import ShareStates
     from oncelog.node.hanging.coordinator_queries import CoordinatorQueries
     from oncelog.node.hanging.watch import HangingTransactionWatch
     from oncelog.node.liveness.freeze_watch import FreezeWatch
     from oncelog.node.replication.leadership_check import LeadershipChecker
+    from oncelog.node.replication.log_ends import LogEnds
     from oncelog.node.requests.logins import Logins
     from oncelog.node.share.persister import SharePersister
+    from oncelog.node.share.share_partitions import SharePartitions
     from oncelog.storage.log_directory import LogDirectory
 
 COMMIT: Final = "commit"
@@ -107,6 +110,7 @@ LONGEST_SESSION_MS: Final = 40_000
 class Node:
     freeze_watch: FreezeWatch | None = None
     """Made with the first other broker."""
+    _shares: SharePartitions | None = None
 
     def __init__(
         self,
@@ -251,7 +255,7 @@ class Node:
             closed = self._connections.pop(event.connection_id, None)
             if closed is not None:
                 self.requests.close(closed)
-                self.partitions.fetch_sessions.cache.close(event.connection_id)
+                self._end_sessions(event.connection_id)
         elif isinstance(event, ConnectionHalfClosed):
             half_closed = self._connections.get(event.connection_id)
             if half_closed is not None:
@@ -281,6 +285,11 @@ class Node:
             self._pause_recovery.process_paused(event)
         elif isinstance(event, Shutdown):
             self._shut_down(event)
+
+    def _end_sessions(self, connection_id: int) -> None:
+        self.partitions.fetch_sessions.cache.close(connection_id)
+        if self._shares is not None:
+            self._shares.connection_closed(connection_id)
 
     def _open(self, event: ConnectionOpened) -> None:
         connection = self._connections[event.connection_id] = Connection(
@@ -381,6 +390,8 @@ class Node:
                 coordinators.partitions_deleted(gone)
         if delta.deleted:
             self.share_states.topics_deleted({topic.topic_id for topic in delta.deleted})
+        if self._shares is not None:
+            self._shares.follow(delta)
         self._follow_internal_topics()
         if SHARE_GROUP_STATE in delta.altered and "share_persister" in self.__dict__:
             self.share_persister.coordinators_changed()
@@ -452,11 +463,54 @@ class Node:
             )
         return self._hanging_watch
 
+    @property
+    def shares(self) -> SharePartitions:
+        """Made for the first request of a share group."""
+        if self._shares is None:
+            from oncelog.node.share.dead_letter_appends import DeadLetterAppends
+            from oncelog.node.share.dead_letters import DeadLetterWriter
+            from oncelog.node.share.share_partitions import SharePartitions
+
+            settings = self.groups.share_settings
+            appends = DeadLetterAppends(self.cluster, self.partitions, self._group_commit, self.links, self._deadlines)
+            self._shares = SharePartitions(
+                self.cluster,
+                self.partitions,
+                self._group_commit,
+                self._delayed_fetches,
+                self._deadlines,
+                self._runnable,
+                self.share_persister,
+                settings,
+                DeadLetterWriter(
+                    self.cluster,
+                    self.partitions,
+                    self._metadata_log,
+                    self._deadlines,
+                    self._outbox,
+                    settings,
+                    appends,
+                ),
+            )
+        return self._shares
+
     @cached_property
     def _queries(self) -> CoordinatorQueries:
         from oncelog.node.hanging.coordinator_queries import CoordinatorQueries
 
         return CoordinatorQueries(self._messages, self.transactions, self.cluster, self._leadership, self._runnable)
+
+    @cached_property
+    def _share_states(self) -> ShareStates:
+        from oncelog.node.coordinators.share_states import ShareStates
+
+        return ShareStates(lambda: self.share_persister, self._runnable)
+
+    @cached_property
+    def _log_ends(self) -> LogEnds:
+        from oncelog.node.replication.log_ends import LogEnds
+
+        return LogEnds(self.links, self.cluster, self._runnable, self.partitions.leader_log)
 
     @cached_property
     def _leadership(self) -> LeadershipChecker:
@@ -477,6 +531,7 @@ class Node:
             self._outbox,
             lambda: self.logins,
             Throttling(self.cluster.quotas),
+            self._end_sessions,
         )
 
     def _make_failed_brokers(self) -> FailedBrokers:
@@ -555,10 +610,14 @@ class Node:
             waits.UntilConfirmed: lambda task, wait: self._leadership.park(task, wait),
             waits.AskCoordinator: lambda task, wait: self._queries.park(task, wait),
             waits.FindTransactionalId: lambda task, wait: self._queries.park_search(task, wait),
+            waits.PersistShareStates: lambda task, wait: self._share_states.park(task, wait),
+            waits.AskLogEnds: lambda task, wait: self._log_ends.park(task, wait),
             waits.CommitMetadata: self._metadata_log.park,
             waits.ReadNodes: self._tree_reads.park,
             waits.UntilProducerId: self._producer_ids.park,
             waits.UntilElected: self._failed_brokers.park,
             waits.NextSlice: self._runnable.park,
             waits.Offload: self._offloaded.park,
+            waits.UseShares: lambda task, _wait: self._runnable.wake(task, self.shares),
+            waits.UntilAcknowledged: lambda task, wait: self.shares.park(task, wait),
         }

@@ -85,7 +85,7 @@ class AcquiredBatch(NamedTuple):
     delivery_count: int
 
     @property
-    def count(self) -> int:
+    def record_count(self) -> int:
         return self.last_offset - self.first_offset + 1
 
 

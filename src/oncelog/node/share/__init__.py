@@ -1,1 +1,1 @@
-"""Share groups on this broker: the state of share partitions, their fetches and acknowledgements (KIP-932)."""
+"""Share groups (KIP-932) on this broker: the share partitions that it leads, their state, and their dead letters."""
