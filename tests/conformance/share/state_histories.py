@@ -57,6 +57,8 @@ _LARGEST: Final = 1 << 20
 
 Shown = dict[tuple[str, int], StateReply]
 Row = tuple[str, str, int, Any]
+Entry = tuple[type, str, int, bool, dict[str, Any]]
+"""A kind of request, group, partition, whether the topic is known, and the request's other fields."""
 
 
 class Kafka:
@@ -125,7 +127,7 @@ class History:
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
 
-    def step(self) -> tuple[int, list[tuple[type, str, int, bool, dict[str, Any]]]]:
+    def step(self) -> tuple[int, list[Entry]]:
         """A message's version, as a number to take modulo the versions, and what it asks."""
         choice = self._random
         kind = choice.choices([InitializeState, ReadState, WriteState, DeleteState, SummarizeState], [3, 4, 12, 1, 3])[
@@ -164,7 +166,7 @@ class History:
         }
 
 
-def carry_out(broker: Kafka | Ours, version: int, entries: list[tuple[type, str, int, bool, dict[str, Any]]]) -> Shown:
+def carry_out(broker: Kafka | Ours, version: int, entries: list[Entry]) -> Shown:
     """Send one message; the replies by topic and partition."""
     requests: list[StateRequest] = [
         kind(key=key_of(broker, group, partition, known=known), **fields)
@@ -192,6 +194,6 @@ def clear(broker: Kafka | Ours) -> bool:
     """Forget the states, so that another history begins; False if the coordinator cannot yet."""
     replies: list[StateReply] = []
     for group in ("g", "h:1"):
-        entries = [(DeleteState, group, partition, True, dict[str, Any]()) for partition in range(PARTITIONS)]
+        entries: list[Entry] = [(DeleteState, group, partition, True, {}) for partition in range(PARTITIONS)]
         replies += carry_out(broker, 0, entries).values()
     return not any(reply.error_code for reply in replies)
