@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TextIO
 
 from oncelog.cli.support.terminal import log_to_stderr, print_line
@@ -30,10 +31,8 @@ def run_registry(settings: Settings) -> int:
         notify_ready(line)
 
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        try:
+        with suppress(KeyboardInterrupt):
             runner.run(RegistryServer(settings, LibraryFormats()).serve(announce))
-        except KeyboardInterrupt:
-            return 130
     return 0
 
 
