@@ -30,9 +30,8 @@ def run_registry(settings: Settings) -> int:
         print_line(line, err=True, flush=True)
         notify_ready(line)
 
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        with suppress(KeyboardInterrupt):
-            runner.run(RegistryServer(settings, LibraryFormats()).serve(announce))
+    with asyncio.Runner(loop_factory=new_event_loop) as runner, suppress(KeyboardInterrupt):
+        runner.run(RegistryServer(settings, LibraryFormats()).serve(announce))
     return 0
 
 
