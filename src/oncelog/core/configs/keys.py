@@ -129,6 +129,7 @@ _WITHOUT_EFFECT: Final = {
         "remote.fetch. remote.list. remote.log."
     ),
     "There are no streams groups.": "group.streams. streams.",
+    "Share groups have one assignor.": "group.share.assignors",
     "The share coordinator has one loop, and a log of its own for each partition.": "share.coordinator.",
     "The coordinator itself chooses the work that leaves its loop.": (
         "consumer.assignor.offload.enable group.consumer.assignor.offload.enable "
