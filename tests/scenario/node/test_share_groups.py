@@ -9,6 +9,7 @@ import pytest
 
 from oncelog.base.errors import ErrorCode as E
 from oncelog.core.share_state.model import ShareKey
+from oncelog.node.kernel.events import DeadlineReached
 from oncelog.wire.messages import describe_share_group_offsets as offsets_wire
 from oncelog.wire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -156,7 +157,7 @@ def test_the_answer_does_not_wait_for_the_share_coordinators(driver: Driver, sha
     assert assigned(settled(driver, peer)) is None
     for answer in shares.held:
         answer()
-    driver.advance(1000)
+    driver.dispatch(DeadlineReached())
     assert assigned(beat(peer, 2)) == [0, 1]
 
 
