@@ -129,6 +129,7 @@ _WITHOUT_EFFECT: Final = {
         "remote.fetch. remote.list. remote.log."
     ),
     "There are no streams groups.": "group.streams. streams.",
+    "Share groups have one assignor.": "group.share.assignors",
     "The coordinator itself chooses the work that leaves its loop.": (
         "consumer.assignor.offload.enable group.consumer.assignor.offload.enable "
         "share.assignor.offload.enable group.share.assignor.offload.enable"
