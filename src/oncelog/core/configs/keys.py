@@ -115,7 +115,8 @@ _WITHOUT_EFFECT: Final = {
     ),
     "The system sizes the buffers of sockets; logs and coordinators allocate none in advance.": (
         "socket.receive.buffer.bytes socket.send.buffer.bytes replica.socket.receive.buffer.bytes log.preallocate "
-        "preallocate log.cleaner.io. offsets.load.buffer.size transaction.state.log.load.buffer.size"
+        "preallocate log.cleaner.io. offsets.load.buffer.size share.coordinator.load.buffer.size "
+        "transaction.state.log.load.buffer.size"
     ),
     "Checkpoints, first looks at logs and internal topics have their own times and formats.": (
         "replica.high.watermark.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms "
