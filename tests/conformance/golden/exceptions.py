@@ -131,7 +131,7 @@ def _comparable(documentation: str | None, name: str) -> str | None:
 
 def is_timed_out_fetch(api: str, answer: Any) -> bool:
     """True if the recorded answer is a fetch that brought nothing, so that its wait need not be repeated."""
-    return api == "Fetch" and not any(
+    return api in ("Fetch", "ShareFetch") and not any(
         partition.records or partition.error_code for topic in answer.responses for partition in topic.partitions
     )
 
