@@ -90,10 +90,12 @@ from oncelog.node.requests.throttling import Throttling
 from oncelog.ports import Entropy
 
 if TYPE_CHECKING:
+    from oncelog.node.coordinators.share_states import ShareStates
     from oncelog.node.hanging.coordinator_queries import CoordinatorQueries
     from oncelog.node.hanging.watch import HangingTransactionWatch
     from oncelog.node.liveness.freeze_watch import FreezeWatch
     from oncelog.node.replication.leadership_check import LeadershipChecker
+    from oncelog.node.replication.log_ends import LogEnds
     from oncelog.node.requests.logins import Logins
     from oncelog.node.share.share_partitions import SharePartitions
     from oncelog.storage.log_directory import LogDirectory
@@ -485,6 +487,18 @@ class Node:
         return CoordinatorQueries(self._messages, self.transactions, self.cluster, self._leadership, self._runnable)
 
     @cached_property
+    def _share_states(self) -> ShareStates:
+        from oncelog.node.coordinators.share_states import ShareStates
+
+        return ShareStates(lambda: self.share_persister, self._runnable)
+
+    @cached_property
+    def _log_ends(self) -> LogEnds:
+        from oncelog.node.replication.log_ends import LogEnds
+
+        return LogEnds(self.links, self.cluster, self._runnable, self.partitions.leader_log)
+
+    @cached_property
     def _leadership(self) -> LeadershipChecker:
         """Made for the first check."""
         from oncelog.node.replication.leadership_check import LeadershipChecker
@@ -581,6 +595,8 @@ class Node:
             waits.UntilConfirmed: lambda task, wait: self._leadership.park(task, wait),
             waits.AskCoordinator: lambda task, wait: self._queries.park(task, wait),
             waits.FindTransactionalId: lambda task, wait: self._queries.park_search(task, wait),
+            waits.PersistShareStates: lambda task, wait: self._share_states.park(task, wait),
+            waits.AskLogEnds: lambda task, wait: self._log_ends.park(task, wait),
             waits.CommitMetadata: self._metadata_log.park,
             waits.ReadNodes: self._tree_reads.park,
             waits.UntilProducerId: self._producer_ids.park,
