@@ -14,8 +14,9 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
-from oncelog.client.errors import ClientError, ConnectionLost, OutOfTurn, RequestTimedOut
+from oncelog.client.errors import BrokerRefused, ClientError, ConnectionLost, OutOfTurn, RequestTimedOut
 from oncelog.client.machine.retry import Remedy, remedy
 from oncelog.client.machine.share.locks import LOST, Lock, Locks
 from oncelog.client.machine.share.member import ShareGroupMember
@@ -78,21 +79,22 @@ class ShareConsumerPrograms:
         return next((leader.session.lock_timeout_ms for leader in self._leaders.values() if leader.link), None)
 
     def acknowledge(
-        self, topic_id: bytes, partition: int, first: int, last: int, kind: Acknowledge, delivery_count: int | None
+        self, at: SharePartition, first: int, last: int, kind: Acknowledge, delivery_count: int | None, until_ms: int
     ) -> None:
-        """Queue the acknowledgement of locked offsets within a range. Raises OutOfTurn if there is none."""
-        at = SharePartition(topic_id, partition)
+        """Queue the acknowledgement of the locked offsets within a range, or report at once that it fails because the
+        lock has ended. Raises OutOfTurn for offsets that were acknowledged already."""
         found = self._locks.within(at, first, last)
-        if not found or (delivery_count is not None and found[0].delivery_count != delivery_count):
-            name = self.member.member.names.get(topic_id, "?")
-            raise OutOfTurn(
-                f"offset {first} of {name}-{partition} is not locked by this consumer: it was acknowledged already, "
-                "or its lock ended long ago"
-            )
-        if kind is not Acknowledge.RENEW:
-            self._locks.take(at, first, last)
-        for lock in found:
-            self._queue(at, lock, kind)
+        if found and delivery_count in (None, found[0].delivery_count):
+            if kind is not Acknowledge.RENEW:
+                self._locks.take(at, first, last)
+            for lock in found:
+                self._queue(at, lock, kind)
+            return
+        name = self._name(at)
+        if not found and until_ms > self._cluster.environment.wall_ms():
+            raise OutOfTurn(f"offset {first} of {name} was acknowledged already")
+        error = BrokerRefused(ErrorCode.INVALID_RECORD_STATE, f"acknowledgement of records of {name}")
+        self._report([Acknowledged(name, first, last, kind, error)])
 
     def accept_all(self, unread: Iterable[ShareRecord] = ()) -> None:
         """Accept everything that is locked, without ``unread`` records."""
@@ -171,8 +173,8 @@ class ShareConsumerPrograms:
         if leader is not None:
             leader.session.acknowledge(partition, lock, kind)
             return
-        name = TopicPartition(self.member.member.names[partition.topic_id], partition.partition)
         error = ConnectionLost("the connection to the leader has ended since, which releases the records")
+        name = self._name(partition)
         self._report([Acknowledged(name, lock.first_offset, lock.last_offset, kind, error)])
 
     def _take_arrived(self) -> list[AcquiredBatches]:
@@ -332,8 +334,7 @@ class ShareConsumerPrograms:
 
     def _refused(self, refused: Refused) -> None:
         """A partition cannot be fetched: look up its leader, or tell the caller."""
-        view, member = self._cluster.view, self.member.member
-        name = TopicPartition(member.names[refused.partition.topic_id], refused.partition.partition)
+        view, name = self._cluster.view, self._name(refused.partition)
         if remedy(refused.error.code) is Remedy.FAIL:
             self._errors.append(refused.error)
         elif not view.leader_moved(name, refused.leader, refused.leader_epoch):
@@ -350,6 +351,9 @@ class ShareConsumerPrograms:
             leader.failures.add(error)
         except ClientError as final:
             self._errors.append(final)
+
+    def _name(self, partition: SharePartition) -> TopicPartition:
+        return TopicPartition(self.member.member.names[partition.topic_id], partition.partition)
 
     def _lose(self, leader: _Leader, reason: str) -> None:
         if leader.link is not None:

@@ -15,6 +15,7 @@ from oncelog.client.programs.steps import Acquire, Link, Program, call
 from oncelog.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 
 _LONGEST_PAUSE_MS: Final = 60_000
+_MIN_ATTEMPTS: Final = 3
 
 
 class Failures:
@@ -33,7 +34,9 @@ class Failures:
         now_ms = self._cluster.now_ms()
         self._since_ms = now_ms if self._since_ms is None else self._since_ms
         self.pause()
-        if not self._cluster.may_pass(error) or now_ms - self._since_ms > self._cluster.config.retry_timeout_ms:
+        # A caller that polls rarely may see one failure long after another.
+        is_over = self._count >= _MIN_ATTEMPTS and now_ms - self._since_ms > self._cluster.config.retry_timeout_ms
+        if is_over or not self._cluster.may_pass(error):
             self._since_ms = None
             raise error
 

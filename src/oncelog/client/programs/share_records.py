@@ -12,6 +12,7 @@ from oncelog.client.machine.share.values import (
     Acknowledge,
     Acknowledged,
     AcquiredBatches,
+    SharePartition,
     ShareRecord,
     ShareSettings,
 )
@@ -76,18 +77,21 @@ class ShareRecords:
         """Acknowledge a record, or all acquired records of batches, in explicit mode. It is sent with the next ``poll``
         or ``commit``, which have the result.
 
-        Raises OutOfTurn if the record is not locked by this consumer (any more), and in implicit mode.
+        A record whose lock has ended has a result with an error. Raises OutOfTurn in implicit mode, and for a record
+        that was acknowledged already.
         """
         if self._settings.acknowledgement == "implicit":
             raise OutOfTurn(
                 "the consumer acknowledges by itself; use ShareSettings(acknowledgement='explicit') to do it yourself"
             )
+        until_ms = acquired.lock_until_ms
         if isinstance(acquired, ShareRecord):
-            at, count = acquired.offset, acquired.delivery_count
-            self._programs.acknowledge(acquired.topic_id, acquired.partition, at, at, kind, count)
+            partition, offset = SharePartition(acquired.topic_id, acquired.partition), acquired.offset
+            self._programs.acknowledge(partition, offset, offset, kind, acquired.delivery_count, until_ms)
             return
+        partition = SharePartition(acquired.topic_id, acquired.partition.partition)
         for first, last, count in acquired.acquired:
-            self._programs.acknowledge(acquired.topic_id, acquired.partition.partition, first, last, kind, count)
+            self._programs.acknowledge(partition, first, last, kind, count, until_ms)
 
     def _begin_poll(self) -> None:
         self._require_open()
@@ -109,8 +113,9 @@ class ShareRecords:
             read = read_acquired(batches, check_crc=self._settings.check_crc)
             records += read.records
             self._errors += read.errors
+            partition = SharePartition(batches.topic_id, batches.partition.partition)
             for first, last, kind in read.others:
-                self._programs.acknowledge(batches.topic_id, batches.partition.partition, first, last, kind, None)
+                self._programs.acknowledge(partition, first, last, kind, None, batches.lock_until_ms)
         if self._errors and not records:
             raise self._errors.pop(0)
         return records

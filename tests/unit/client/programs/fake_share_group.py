@@ -71,7 +71,7 @@ class FakeShareGroup:
         self.epochs: dict[str, int] = {}
         self.told: dict[str, Any] = {}
         self.sessions: dict[tuple[int, str], FakeSession] = {}
-        brokers.leaders["t"] = {index: 1 + index * 2 for index in range(partitions)}
+        brokers.leaders["t"] = {index: 1 + index * 2 % 3 for index in range(partitions)}
         coordinated(brokers)
         brokers.answers |= {
             ShareGroupHeartbeatRequest: self._heartbeat,
@@ -86,10 +86,10 @@ class FakeShareGroup:
     def states(self, partition: int = 0) -> list[str]:
         return [record.state for at, record in sorted(self.records.items()) if at[1] == partition]
 
-    def disconnect(self, broker: int) -> None:
-        """The connections to a broker end: it releases what was acquired over them."""
-        for key in [key for key in self.sessions if key[0] == broker]:
-            self._end(*key)
+    def disconnect(self, broker: int, member: str) -> None:
+        """A member's connection to a broker ends: the broker releases what was acquired over it."""
+        if (broker, member) in self.sessions:
+            self._end(broker, member)
 
     def _heartbeat(self, _: int, message: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse | None:
         self.heartbeats.append(message)
@@ -122,12 +122,19 @@ class FakeShareGroup:
         kind = type(message)
         if kind in self.ignored:
             self.ignored.discard(kind)
-            self.disconnect(broker)
+            self.disconnect(broker, message.member_id)
             return None
-        answer: Response = self._fetch(broker, message) if kind is ShareFetchRequest else self._settle(broker, message)
+        answer: ShareFetchResponse | ShareAcknowledgeResponse
+        if kind is ShareFetchRequest:
+            answer = self._fetch(broker, message)
+            is_empty = not answer.responses and not answer.error_code
+            self.brokers.slow_ms[broker] = message.max_wait_ms if is_empty else 0
+        else:
+            answer = self._settle(broker, message)
+            self.brokers.slow_ms[broker] = 0
         if kind in self.lost:
             self.lost.discard(kind)
-            self.disconnect(broker)
+            self.disconnect(broker, message.member_id)
             return None
         return answer
 
@@ -148,7 +155,7 @@ class FakeShareGroup:
         answers: list[share_fetch.ShareFetchableTopicResponse] = []
         left = message.max_records
         for at in sorted({*session.partitions, *acknowledged}):
-            data = acknowledged.get(at) or share_fetch.PartitionData(partition_index=at[1])
+            data = acknowledged.get(at) or share_fetch.PartitionData(partition_index=at[1], records=b"")
             if at in session.partitions:
                 left -= self._acquire(broker, message, at, data, left)
             if at in acknowledged or data.error_code or data.acquired_records:
@@ -218,13 +225,16 @@ class FakeShareGroup:
     def _acknowledged(self, broker: int, message: Any, module: Any) -> dict[tuple[bytes, int], Any]:
         """Carry out acknowledgements. Returns the answers by partition."""
         answers: dict[tuple[bytes, int], Any] = {}
+        data: Any
         for topic in message.topics:
             for row in topic.partitions:
                 if not row.acknowledgement_batches:
                     continue
                 code = self._carry_out(broker, message.member_id, topic.topic_id, row)
                 if module is share_fetch:
-                    data = share_fetch.PartitionData(partition_index=row.partition_index, acknowledge_error_code=code)
+                    data = share_fetch.PartitionData(
+                        partition_index=row.partition_index, acknowledge_error_code=code, records=b""
+                    )
                 else:
                     data = share_acknowledge.PartitionData(partition_index=row.partition_index, error_code=code)
                 answers[topic.topic_id, row.partition_index] = data

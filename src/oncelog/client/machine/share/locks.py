@@ -150,6 +150,20 @@ class AcknowledgementQueue:
     def has_renewals(self) -> bool:
         return bool(self._renews)
 
+    def cut(self, partition: SharePartition, first_offset: int, last_offset: int) -> list[Pending]:
+        """Remove the acknowledgements within a range of offsets, and return them."""
+        cut, kept = [], []
+        other = Pending(first_offset, last_offset, Acknowledge.GAP, 0)
+        for queued in self._ranges.pop(partition, ()):
+            parts = list(_without(queued, other))
+            kept += parts
+            if parts != [queued]:
+                first, last = max(queued.first_offset, first_offset), min(queued.last_offset, last_offset)
+                cut.append(queued._replace(first_offset=first, last_offset=last))
+        if kept:
+            self._ranges[partition] = kept
+        return cut
+
     def take(self) -> dict[SharePartition, list[Pending]]:
         """Everything, in the order of offsets, which leaders demand. The queue is empty then."""
         taken = {partition: sorted(ranges) for partition, ranges in self._ranges.items()}

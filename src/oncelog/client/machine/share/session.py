@@ -253,7 +253,7 @@ class ShareSession:
         if data.error_code:
             self._refused(outcome, partition, data)
         elif data.acquired_records:
-            outcome.acquired.append(self._acquired(partition, data, sent.sent_ms + self.lock_timeout_ms))
+            outcome.acquired.append(self._acquired(outcome, partition, data, sent.sent_ms + self.lock_timeout_ms))
 
     def _settle(
         self,
@@ -307,16 +307,22 @@ class ShareSession:
         hint = data.current_leader
         outcome.refused.append(Refused(partition, error, hint.leader_id, hint.leader_epoch))
 
-    def _acquired(self, partition: SharePartition, data: Any, until_ms: int) -> AcquiredBatches:
+    def _acquired(self, outcome: Outcome, partition: SharePartition, data: Any, until_ms: int) -> AcquiredBatches:
         ranges: list[AcquiredRange] = []
+        name = self._name(partition)
         for row in data.acquired_records:
             previous = ranges[-1].last_offset if ranges else -1
             if not previous < row.first_offset <= row.last_offset:
                 raise PeerError(f"acquired offsets {row.first_offset} to {row.last_offset} after {previous}")
             ranges.append(AcquiredRange(row.first_offset, row.last_offset, row.delivery_count))
+            if self._queue:
+                # They are of the delivery before, and must not settle this one.
+                error = BrokerRefused(ErrorCode.INVALID_RECORD_STATE, f"acknowledgement of records of {name}")
+                stale = self._queue.cut(partition, row.first_offset, row.last_offset)
+                outcome.results += self._failures(partition, stale, error)
         records = memoryview(data.records) if data.records is not None else memoryview(b"")
         size, _ = whole_batches(records, 0, old_formats=True)
-        name, is_cut = self._name(partition), size < len(records)
+        is_cut = size < len(records)
         return AcquiredBatches(name, records[:size], tuple(ranges), until_ms, partition.topic_id, self.leader, is_cut)
 
     def _name(self, partition: SharePartition) -> TopicPartition:
