@@ -87,6 +87,11 @@ APIS: Final = (
     Api(90, "DescribeShareGroupOffsets", 0, 1, "groups.share_offsets", Op.DESCRIBE, Res.GROUP),
     Api(91, "AlterShareGroupOffsets", 0, 0, "groups.share_offset_changes:alter", Op.READ, Res.GROUP),
     Api(92, "DeleteShareGroupOffsets", 0, 0, "groups.share_offset_changes:delete", Op.DELETE, Res.GROUP),
+    Api(83, "InitializeShareGroupState", 0, 0, "share.state", Op.CLUSTER_ACTION, Res.CLUSTER),
+    Api(84, "ReadShareGroupState", 0, 0, "share.state", Op.CLUSTER_ACTION, Res.CLUSTER),
+    Api(85, "WriteShareGroupState", 0, 1, "share.state", Op.CLUSTER_ACTION, Res.CLUSTER),
+    Api(86, "DeleteShareGroupState", 0, 0, "share.state", Op.CLUSTER_ACTION, Res.CLUSTER),
+    Api(87, "ReadShareGroupStateSummary", 0, 1, "share.state", Op.CLUSTER_ACTION, Res.CLUSTER),
 )
 
 BY_KEY: Final = {api.key: api for api in APIS}

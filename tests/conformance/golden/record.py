@@ -34,7 +34,13 @@ CLIENTS: Final = {
     "kafkajs": ("foreign", "KAFKAJS"),
     "sweep": ("sweep", "SCENARIOS"),
 }
-LEFT_OUT: Final = (b"AddPartitionsManager-", b"broker-", UNRECORDED.encode())
+LEFT_OUT: Final = (
+    b"AddPartitionsManager-",
+    b"NetworkPartitionMetadataClient-",
+    b"Persister-",
+    b"broker-",
+    UNRECORDED.encode(),
+)
 
 
 def scenarios(client: str) -> dict[str, Scenario]:

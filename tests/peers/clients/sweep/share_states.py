@@ -103,7 +103,7 @@ def _states(wire: Wire) -> None:
     states.write(1, 2, 10, (11, 11, ARCHIVED, 3))
     states.write(1, 2, 10)
     states.write(1, 2, -1, (12, 20, AVAILABLE, 1))
-    states.write(1, 3, 10, (20, 25, 7, 1), (5, 2, AVAILABLE, 1), (26, 27, ARCHIVING, 5))
+    states.write(1, 3, 10, (20, 25, 7, 1), (26, 27, ARCHIVING, 5))
     states.read(3)
     states.summary(3)
     states.summary(9)
