@@ -39,6 +39,7 @@ DEFAULTS: Final = {
     "transaction.state.log.num.partitions": "1",
     "share.coordinator.state.topic.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
+    "group.share.assignment.interval.ms": "0",
 }
 _TIMEOUT_S: Final = 30.0
 _STOP_S: Final = 5.0
