@@ -111,7 +111,7 @@ def share_deliveries(
 ) -> Program[tuple[list[ShareDeliveryRow], list[Unanswered]]]:
     """The records in flight of each partition, without partitions of which nothing is in flight or known."""
     places = sorted(partitions)
-    rows, unanswered = yield from _from_leaders(cluster, group, places)
+    rows, unanswered = yield from leader_deliveries(cluster, group, places)
     left = [place for place in places if place not in rows]
     states: dict[TopicPartition, RecordedState] = {}
     try:
@@ -134,7 +134,7 @@ def _state(number: int) -> str:
     return STATES.get(number, f"state {number}")
 
 
-def _from_leaders(
+def leader_deliveries(
     cluster: Cluster, group: str, places: Sequence[TopicPartition]
 ) -> Program[tuple[dict[TopicPartition, ShareDeliveryRow], list[Unanswered]]]:
     """The rows of leaders that tell; Apache Kafka's do not, and answer as coordinators."""
