@@ -126,7 +126,7 @@ class ShareGroupFacts:
         return max(0, row.batches[-1].last_offset - offset.start_offset + 1) if row.batches else 0
 
     def to_deliver(self, partition: TopicPartition) -> int | None:
-        """Offsets whose delivery is not complete; of a group that reads committed records, up to the last stable offset.
+        """Offsets whose delivery is not complete; up to the last stable offset if the group reads committed records.
         None if unknown.
         """
         offset, facts = self.offsets.get(partition), self.partitions.get(partition)
