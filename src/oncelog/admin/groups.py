@@ -61,6 +61,7 @@ __all__ = [
     "describe_group",
     "execute_reset",
     "group_lag",
+    "group_positions",
     "list_groups",
     "log_bounds",
     "plan_from",
@@ -152,10 +153,14 @@ def plan_reset(
 ) -> Program[list[ResetRow]]:
     """The target offset of the partitions given, or of all committed ones, as in ``plan_from``; of a share group, the
     start offsets."""
+    return (yield from plan_from(cluster, (yield from group_positions(cluster, group)), to, partitions))
+
+
+@operation
+def group_positions(cluster: Cluster, group: str) -> Program[dict[TopicPartition, Committed]]:
+    """The committed offsets of a group, or the start offsets of a share group."""
     positions = yield from committed_offsets(cluster, group)
-    if not positions:
-        positions = (yield from _share_start_offsets(cluster, group)) or positions
-    return (yield from plan_from(cluster, positions, to, partitions))
+    return positions or (yield from _share_start_offsets(cluster, group)) or {}
 
 
 @operation

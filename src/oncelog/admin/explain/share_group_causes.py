@@ -163,10 +163,10 @@ def _not_started(facts: ShareGroupFacts, partition: TopicPartition, options: str
 
 
 def _too_many(facts: ShareGroupFacts, partition: TopicPartition, in_flight: int, limit: int, options: str) -> Finding:
-    offset = facts.offsets[partition]
+    offset, first = facts.offsets[partition], facts.first_open(partition)
     holders = {batch.member_id for batch in facts.acquired(partition)} - {None}
     sentences = [
-        f"In {partition} {counted(in_flight, 'offset')} are in flight, from the start offset {offset.start_offset:,} "
+        f"In {partition} {counted(in_flight, 'offset')} are in flight, from offset {first:,} "
         f"to the last one acquired, and {limit:,} are allowed ({MOST_LOCKS}).",
         "No record beyond is delivered until the first ones are acknowledged: only those that come back are.",
     ]
@@ -178,14 +178,14 @@ def _too_many(facts: ShareGroupFacts, partition: TopicPartition, in_flight: int,
         evidence={
             "in_flight": in_flight,
             "limit": limit,
-            "start_offset": offset.start_offset,
+            "first_offset": first,
             "holders": len(holders),
             "lag": offset.lag,
         },
         since_ms=facts.moved_ms(partition),
-        no_since="the log of the share coordinator no longer has when the start offset moved",
+        no_since="the log of the share coordinator no longer has when the records before were dealt with",
         affected=[f"every member that reads {partition}"],
-        clears=f"It clears when the records from {offset.start_offset:,} on are dealt with, or their locks end.",
+        clears=f"It clears when the records from {first:,} on are dealt with, or their locks end.",
         advice="To see who holds them; more records at once need more memory of their broker:",
         commands=[
             describe_records(facts, options),

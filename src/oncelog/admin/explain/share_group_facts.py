@@ -116,14 +116,26 @@ class ShareGroupFacts:
         state = None if self.recorded is None else self.recorded.get(partition)
         return None if state is None else recorded_row(self.description.group, partition, state)
 
+    def first_open(self, partition: TopicPartition) -> int | None:
+        """The first offset that is not dealt with. A start offset is recorded one write after the records before it, so
+        that records from it on may be dealt with already."""
+        row, offset = self.window(partition), self.offsets.get(partition)
+        if offset is None or offset.start_offset is None:
+            return None
+        first = offset.start_offset
+        for batch in () if row is None else row.batches:
+            if batch.state in TERMINAL and batch.first_offset <= first <= batch.last_offset:
+                first = batch.last_offset + 1
+        return first
+
     def in_flight(self, partition: TopicPartition) -> int:
         """The number of offsets in the window; from the log, at least so many."""
-        row, offset = self.window(partition), self.offsets.get(partition)
-        if row is None or offset is None or offset.start_offset is None:
+        row, first = self.window(partition), self.first_open(partition)
+        if row is None or first is None:
             return 0
         if row.in_flight_records is not None:
             return row.in_flight_records
-        return max(0, row.batches[-1].last_offset - offset.start_offset + 1) if row.batches else 0
+        return max(0, row.batches[-1].last_offset - first + 1) if row.batches else 0
 
     def to_deliver(self, partition: TopicPartition) -> int | None:
         """Offsets whose delivery is not complete; up to the last stable offset if the group reads committed records.
@@ -141,9 +153,19 @@ class ShareGroupFacts:
         return None if state is None or not state.written_ms else state.written_ms
 
     def moved_ms(self, partition: TopicPartition) -> int | None:
-        """When the start offset came to where it is."""
+        """When all records before the first open one were dealt with; None if the log no longer has it."""
         state = None if self.recorded is None else self.recorded.get(partition)
-        return None if state is None else state.moved_ms()
+        first = self.first_open(partition)
+        if state is None or first is None:
+            return None
+        if first == state.start_offset:
+            return state.moved_ms()
+        before = (
+            change.at_ms
+            for change in reversed(state.changes)
+            if any(batch.first_offset < first <= batch.last_offset + 1 for batch in change.batches)
+        )
+        return next(before, None)
 
     def member(self, member_id: str) -> MemberRow | None:
         return next((member for member in self.description.members if member.member_id == member_id), None)
@@ -162,11 +184,11 @@ class ShareGroupFacts:
 
     def blocking_first(self, partition: TopicPartition) -> tuple[int, int] | None:
         """The first offset that is not dealt with, and how many after it are; None if none is."""
-        row, offset = self.window(partition), self.offsets.get(partition)
-        if row is None or offset is None or offset.start_offset is None:
+        row, first = self.window(partition), self.first_open(partition)
+        if row is None or first is None:
             return None
-        done = sum(batch.records for batch in row.batches if batch.state in TERMINAL)
-        return (offset.start_offset, done) if done else None
+        done = sum(batch.records for batch in row.batches if batch.state in TERMINAL and batch.first_offset > first)
+        return (first, done) if done else None
 
     def returned(self) -> Iterator[Change]:
         """Records that became available again within the window of time: released, or their lock has ended."""

@@ -224,8 +224,8 @@ def _waits_for(facts: ShareGroupFacts, partition: TopicPartition, options: str) 
         (batch for batch in facts.undelivered(partition) if batch.first_offset <= offset <= batch.last_offset), None
     )
     sentences = [
-        f"In {partition} the start offset {offset:,} has not moved for {duration_text(facts.now_ms - moved_ms)}, while "
-        f"{counted(done, 'later record')} {'is' if done == 1 else 'are'} dealt with."
+        f"In {partition} offset {offset:,} has been the first that is not dealt with for "
+        f"{duration_text(facts.now_ms - moved_ms)}; {counted(done, 'later record')} {'is' if done == 1 else 'are'}."
     ]
     if holder is not None and holder.member_id is not None:
         member = facts.member(holder.member_id)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from starlette.testclient import TestClient
 
 from oncelog.admin.configs import ResourceType, alter_configs
 from oncelog.admin.explain.findings import Cause, Finding, Report, Severity
 from oncelog.admin.explain.targets import explain_group
-from oncelog.admin.groups import delete_groups, describe_group
+from oncelog.admin.explain.whole_cluster import explain_cluster
+from oncelog.admin.groups import delete_groups, describe_group, share_offsets
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.client.blocking import Client
 from oncelog.records.builder import build_batch
@@ -22,7 +27,8 @@ from tests.interop.admin.lab import at
 from tests.interop.admin.share_members import ACCEPT, REJECT, RELEASE, ShareMember
 from tests.interop.cli.conftest import Run
 from tests.interop.cli.conftest import run_at as run_at
-from tests.peers.apache_kafka import ApacheKafka
+from tests.peers.apache_kafka import ApacheKafka, KafkaTools
+from tests.unit.console.visits import token_of, visiting
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
@@ -182,7 +188,7 @@ def test_a_queue_that_waits_for_its_first_record(client: Client, later: Client, 
     assert Cause.WAITS_FOR_RECORD not in causes(explain_group(client, group))
     told = the(explain_group(later, group), Cause.WAITS_FOR_RECORD)
     assert (told.evidence["offset"], told.evidence["done_after"]) == (3, 16)
-    assert f"In {topic}-0 the start offset 3 has not moved" in told.sentences[0]
+    assert f"In {topic}-0 offset 3 has been the first that is not dealt with for" in told.sentences[0]
     member.leave()
 
 
@@ -195,7 +201,7 @@ def test_too_many_records_in_flight(client: Client, topic: str) -> None:
     last = acquired[-1].last
     member.acknowledge(last, last, RELEASE)
     told = the(explain_group(client, group), Cause.TOO_MANY_IN_FLIGHT)
-    assert (told.severity, told.evidence["limit"], told.evidence["start_offset"]) == (Severity.STUCK, 100, 0)
+    assert (told.severity, told.evidence["limit"], told.evidence["first_offset"]) == (Severity.STUCK, 100, 0)
     assert f"{last + 1} offsets are in flight" in told.sentences[0]
     member.leave()
 
@@ -251,12 +257,87 @@ def test_the_command_line(servers: str, client: Client, topic: str, run_at: Call
     assert "no such group" in run("group", "describe", group).err
 
 
-def test_kafkas_tools_agree(servers: str, client: Client, topic: str) -> None:
+def test_the_whole_cluster(servers: str, client: Client, topic: str) -> None:
     group = f"g-{topic}"
     settings(client, group)
     member = joined(client, group, topic)
     member.acquires()
     member.acknowledge(0, 3, ACCEPT)
+    member.acknowledge(4, 4, REJECT)
+    member.leave()
+    report = explain_cluster(client)
+    [problem] = [problem for problem in report.problems if problem.name == group]
+    assert (problem.kind, problem.cause, problem.severity) == ("group", Cause.NO_MEMBERS, Severity.STUCK)
+    assert (problem.unread, problem.more) == (15, 1)
+    assert problem.explain == f"oncelog explain group {group}"
+    [summary] = [summary for summary in report.groups if summary.group == group]
+    assert (summary.group_type, summary.members, summary.lag, summary.unknown) == ("share", 0, 15, 0)
+    assert not [line for line in report.unknown if "share" in line], report.unknown
+
+
+def test_the_console(servers: str, client: Client, topic: str, tmp_path: Path) -> None:
+    group = f"g-{topic}"
+    settings(client, group)
+    member = joined(client, group, topic)
+    member.acquires()
+    member.acknowledge(0, 3, ACCEPT)
+    member.acknowledge(4, 4, RELEASE)
+    with visiting(servers, audit_log=tmp_path / "audit") as visitor:
+        page = visitor.get(f"/groups/one?name={group}").text
+        shown = visitor.get(f"/groups/one.json?name={group}").json()
+        [row] = shown["partitions"]["rows"]
+        assert (row["start_offset"], row["log_end"], row["lag"], row["most_deliveries"]) == (4, 20, 16, 1)
+        assert (shown["from_log"], shown["in_flight"], shown["members"]) == (True, None, 1)
+        assert shown["records"]["rows"][0]["state"] == "available"
+        assert "Locks are not recorded" in page
+        assert "share.record.lock.duration.ms" in page
+        assert "earliest" in page
+        wait_until(lambda: lag_in_list(visitor, group) == 16, "the lag in the list")
+        assert visitor.get(f"/explain?kind=group&name={group}").status_code == 200
+        assert "stop them first" in visitor.get(f"/groups/delete?name={group}&topic={topic}").text
+        member.leave()
+        path = f"/groups/reset?name={group}&to=earliest"
+        [step] = visitor.get(path.replace("/reset", "/reset.json")).json()["plan"]
+        assert (step["current"], step["target"]) == (4, 0)
+        form = {"token": token_of(visitor, path), "typed": group, "plan": plan_in(visitor, path)}
+        done = visitor.post(f"/groups/apply?name={group}", data=form)
+        assert f"{topic}-0: 4 → 0" in done.text
+        [row] = visitor.get(f"/groups/one.json?name={group}").json()["partitions"]["rows"]
+        assert (row["start_offset"], row["lag"]) == (0, 20)
+        path = f"/groups/delete?name={group}&topic={topic}"
+        form = {"token": token_of(visitor, path), "typed": group, "plan": plan_in(visitor, path)}
+        assert "1 offset deleted" in visitor.post(f"/groups/remove?name={group}&topic={topic}", data=form).text
+        path = f"/groups/delete?name={group}"
+        form = {"token": token_of(visitor, path), "typed": group, "plan": plan_in(visitor, path)}
+        assert "The group is deleted" in visitor.post(f"/groups/remove?name={group}", data=form).text
+        assert visitor.get(f"/groups/one?name={group}").status_code == 404
+
+
+def plan_in(visitor: TestClient, path: str) -> str:
+    """The plan that the form of a page sends."""
+    match = re.search(r'name="plan" value="([^"]*)"', visitor.get(path).text)
+    assert match is not None, f"no form in {path}"
+    return html.unescape(match[1])
+
+
+def lag_in_list(visitor: TestClient, group: str) -> int | None:
+    rows = visitor.get("/groups.json?type=share").json()["groups"]["rows"]
+    return next((row["lag"] for row in rows if row["group"] == group), None)
+
+
+def test_kafkas_tool_agrees(servers: str, client: Client, topic: str) -> None:
+    group = f"g-{topic}"
+    settings(client, group)
+    member = joined(client, group, topic)
+    member.acquires()
+    member.acknowledge(0, 3, ACCEPT)
+    member.acknowledge(6, 6, ACCEPT)  # The start offset is recorded with the write after the one that moves it.
     described = describe_group(client, group)
+    [offset] = share_offsets(client, group)
+    command = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
+    tool = KafkaTools(servers).run(command, "--describe", "--group", group)
+    [line] = [line.split() for line in tool.stdout.splitlines() if topic in line]
+    assert line == [group, topic, "0", str(offset.start_offset), str(offset.lag)]
+    assert (offset.start_offset, offset.lag) == (4, 15)
     assert [row.partitions for row in described.members] == [(at(topic, 0),)]
     member.leave()

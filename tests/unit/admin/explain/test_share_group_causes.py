@@ -220,6 +220,18 @@ def test_a_queue_that_waits_for_one_record() -> None:
     assert Cause.WAITS_FOR_RECORD not in causes(given)
 
 
+def test_a_start_offset_is_recorded_one_write_late() -> None:
+    """Everything is acknowledged, and the start offset that was written with it is the one before."""
+    done = [StateBatch(10, 19, ACKNOWLEDGED, 1)]
+    changes = [ago(80, (10, 19, ACKNOWLEDGED, 1))]
+    assert causes(facts(WORKER, batches=done, changes=changes, lag=0)) == set()
+    done = [StateBatch(10, 14, ACKNOWLEDGED, 1), StateBatch(16, 19, ACKNOWLEDGED, 1)]
+    changes = [ago(90, (16, 19, ACKNOWLEDGED, 1)), ago(80, (10, 14, ACKNOWLEDGED, 1))]
+    told = the(facts(WORKER, batches=done, changes=changes, lag=1), Cause.WAITS_FOR_RECORD)
+    assert (told.evidence["offset"], told.evidence["done_after"]) == (15, 4)
+    assert told.since_ms == NOW - 80 * SECOND
+
+
 def test_too_many_records_in_flight() -> None:
     given = facts(WORKER, end=5000, told=window(lock(10, 209, "m1", 1, 29), in_flight=200, most=200))
     told = the(given, Cause.TOO_MANY_IN_FLIGHT)
