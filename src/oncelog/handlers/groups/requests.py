@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId
 from oncelog.base.units import INT16_MAX
-from oncelog.core.controller.brokers.features import GROUP_VERSION
+from oncelog.core.controller.brokers.features import GROUP_VERSION, SHARE_VERSION
 from oncelog.handlers.broker.context import Context, CoordinatorRefusal
 from oncelog.handlers.broker.waits import Coordinate
 
@@ -48,6 +48,15 @@ def serves_consumer_protocol(context: Context) -> bool:
     """True if groups may use the consumer protocol (KIP-848): ``group.version`` and the configuration allow it."""
     is_enabled = "consumer" in context.cluster.config.get("group.coordinator.rebalance.protocols")
     return is_enabled and context.cluster.image.features.get(GROUP_VERSION, 0) >= 1
+
+
+def share_version(context: Context) -> int:
+    """The level of ``share.version``: 1 allows share groups (KIP-932), 2 their dead letters (KIP-1191)."""
+    return context.cluster.image.features.get(SHARE_VERSION, 0)
+
+
+def serves_share_groups(context: Context) -> bool:
+    return share_version(context) >= 1
 
 
 def fits_record(text: str) -> bool:
