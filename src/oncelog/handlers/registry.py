@@ -78,6 +78,8 @@ APIS: Final = (
     ),
     Api(68, "ConsumerGroupHeartbeat", 0, 1, "groups.consumer_heartbeat", Op.READ, Res.GROUP),
     Api(69, "ConsumerGroupDescribe", 0, 1, "groups.consumer_describe", Op.DESCRIBE, Res.GROUP),
+    Api(78, "ShareFetch", 1, 2, "share.fetch", Op.READ, Res.GROUP),
+    Api(79, "ShareAcknowledge", 1, 2, "share.acknowledge", Op.READ, Res.GROUP),
     Api(74, "ListConfigResources", 0, 1, "configs.list_config_resources", Op.DESCRIBE_CONFIGS, Res.CLUSTER),
     Api(75, "DescribeTopicPartitions", 0, 0, "topics.describe_topic_partitions", Op.DESCRIBE, Res.TOPIC),
 )

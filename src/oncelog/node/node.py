@@ -95,6 +95,7 @@ if TYPE_CHECKING:
     from oncelog.node.liveness.freeze_watch import FreezeWatch
     from oncelog.node.replication.leadership_check import LeadershipChecker
     from oncelog.node.requests.logins import Logins
+    from oncelog.node.share.share_partitions import SharePartitions
     from oncelog.storage.log_directory import LogDirectory
 
 COMMIT: Final = "commit"
@@ -105,6 +106,7 @@ LONGEST_SESSION_MS: Final = 40_000
 class Node:
     freeze_watch: FreezeWatch | None = None
     """Made with the first other broker."""
+    _shares: SharePartitions | None = None
 
     def __init__(
         self,
@@ -248,7 +250,7 @@ class Node:
             closed = self._connections.pop(event.connection_id, None)
             if closed is not None:
                 self.requests.close(closed)
-                self.partitions.fetch_sessions.cache.close(event.connection_id)
+                self._end_sessions(event.connection_id)
         elif isinstance(event, ConnectionHalfClosed):
             half_closed = self._connections.get(event.connection_id)
             if half_closed is not None:
@@ -278,6 +280,11 @@ class Node:
             self._pause_recovery.process_paused(event)
         elif isinstance(event, Shutdown):
             self._shut_down(event)
+
+    def _end_sessions(self, connection_id: int) -> None:
+        self.partitions.fetch_sessions.cache.close(connection_id)
+        if self._shares is not None:
+            self._shares.connection_closed(connection_id)
 
     def _open(self, event: ConnectionOpened) -> None:
         connection = self._connections[event.connection_id] = Connection(
@@ -376,6 +383,8 @@ class Node:
                 coordinators.follow(None)
             elif gone:
                 coordinators.partitions_deleted(gone)
+        if self._shares is not None:
+            self._shares.follow(delta)
         self._follow_internal_topics()
         self.transactions.settings.transaction_version = transaction_version(self.cluster.image)
         if delta.brokers:
@@ -438,6 +447,37 @@ class Node:
             )
         return self._hanging_watch
 
+    @property
+    def shares(self) -> SharePartitions:
+        """Made for the first request of a share group."""
+        if self._shares is None:
+            from oncelog.node.share.dead_letter_appends import DeadLetterAppends
+            from oncelog.node.share.dead_letters import DeadLetterWriter
+            from oncelog.node.share.share_partitions import SharePartitions
+
+            settings = self.groups.share_settings
+            appends = DeadLetterAppends(self.cluster, self.partitions, self._group_commit, self.links, self._deadlines)
+            self._shares = SharePartitions(
+                self.cluster,
+                self.partitions,
+                self._group_commit,
+                self._delayed_fetches,
+                self._deadlines,
+                self._runnable,
+                self.share_persister,
+                settings,
+                DeadLetterWriter(
+                    self.cluster,
+                    self.partitions,
+                    self._metadata_log,
+                    self._deadlines,
+                    self._outbox,
+                    settings,
+                    appends,
+                ),
+            )
+        return self._shares
+
     @cached_property
     def _queries(self) -> CoordinatorQueries:
         from oncelog.node.hanging.coordinator_queries import CoordinatorQueries
@@ -463,6 +503,7 @@ class Node:
             self._outbox,
             lambda: self.logins,
             Throttling(self.cluster.quotas),
+            self._end_sessions,
         )
 
     def _make_failed_brokers(self) -> FailedBrokers:
@@ -546,4 +587,6 @@ class Node:
             waits.UntilElected: self._failed_brokers.park,
             waits.NextSlice: self._runnable.park,
             waits.Offload: self._offloaded.park,
+            waits.UseShares: lambda task, _wait: self._runnable.wake(task, self.shares),
+            waits.UntilAcknowledged: lambda task, wait: self.shares.park(task, wait),
         }

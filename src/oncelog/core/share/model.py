@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import MemberId, Offset
+from oncelog.records.internal.share_state_records import StateBatch as StateBatch
 
 NO_MEMBER: Final = MemberId("")
 """Holder of records that nobody has acquired."""
@@ -66,15 +67,6 @@ class ShareSettings(NamedTuple):
     """True if ``errors.deadletterqueue.topic.name`` is set and the cluster's ``share.version`` allows it."""
 
 
-class StateBatch(NamedTuple):
-    """A range of records in one state; both offsets are inclusive."""
-
-    first_offset: Offset
-    last_offset: Offset
-    delivery_state: int
-    delivery_count: int
-
-
 class ShareState(NamedTuple):
     """State as the share coordinator keeps it; in a write, ``batches`` are those that changed."""
 
@@ -93,7 +85,7 @@ class AcquiredBatch(NamedTuple):
     delivery_count: int
 
     @property
-    def count(self) -> int:
+    def record_count(self) -> int:
         return self.last_offset - self.first_offset + 1
 
 
