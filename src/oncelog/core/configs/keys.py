@@ -131,7 +131,7 @@ _WITHOUT_EFFECT: Final = {
     "There are no streams groups.": "group.streams. streams.",
     "Records that a share group does not deliver are not copied yet.": (
         "errors.deadletterqueue.auto.create.topics.enable errors.deadletterqueue.topic.name.prefix "
-        "errors.deadletterqueue.group.enable group.share.max.share.sessions"
+        "errors.deadletterqueue.group.enable"
     ),
     "The share coordinator has one loop, and a log of its own for each partition.": "share.coordinator.",
     "The coordinator itself chooses the work that leaves its loop.": (

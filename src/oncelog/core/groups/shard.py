@@ -218,8 +218,8 @@ class GroupShard:
     def partitions_deleted(self, partitions: Iterable[TopicPartition], now_ms: int) -> GroupDecision:
         """Drop the offsets of the partitions, and what share groups know of their topics. No reply."""
         gone = list(partitions)
-        out = self._commits.topics_deleted(gone)
-        out.records += self.share.topics_deleted({partition.topic for partition in gone})
+        out = self.share.topics_deleted({partition.topic for partition in gone})
+        out.records[:0] = self._commits.topics_deleted(gone).records
         return out
 
     def describe(self, group_id: GroupId) -> GroupDescription:

@@ -139,14 +139,21 @@ class ShareGroups:
         decided = offsets.decide_deleted(self._groups.get(group_id), group_id, topics, self._newest_topics())
         return self._group_decision(ShareDecision(group_id, records=decided), ErrorCode.NONE)
 
-    def topics_deleted(self, names: Iterable[TopicName]) -> list[tuple[bytes, bytes | None]]:
-        """The records that drop deleted topics from all groups."""
+    def topics_deleted(self, names: Iterable[TopicName]) -> GroupDecision:
+        """Drop deleted topics from all groups. No reply."""
         topics, gone = self._newest_topics(), frozenset(names)
         decided: list[ShareRecord] = []
+        changed = []
         for group in self._groups.values():
-            if isinstance(group, ShareGroup):
-                decided += offsets.decide_topics_gone(group, gone, topics)
-        return [records.encode(record) for record in decided]
+            if isinstance(group, ShareGroup) and (drop := offsets.decide_topics_gone(group, gone, topics)):
+                decided += drop
+                changed.append(group)
+
+        def follow_up(now_ms: int) -> None:
+            for group in changed:
+                _restart_initialization(group, now_ms)
+
+        return GroupDecision([records.encode(record) for record in decided], follow_up=follow_up)
 
     def expired(self, group: ShareGroup, key: TimerKey) -> GroupDecision:
         """A member's session has ended; a deadline that a classic group left behind is none of this group's."""

@@ -7,7 +7,7 @@ decided meanwhile, unless ``holds_connection`` is False. Two waits with the same
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
@@ -18,7 +18,7 @@ from oncelog.base.tree import Operation
 if TYPE_CHECKING:
     from oncelog.core.groups.model import GroupDecision
     from oncelog.core.groups.shard import GroupShard
-    from oncelog.core.share_state.model import ShareKey
+    from oncelog.core.share_state.model import DeleteState, InitializeState, ShareKey, SummarizeState
     from oncelog.core.transactions.identity import Identity
     from oncelog.core.transactions.model import AddRequest, TransactionRequest
     from oncelog.handlers.broker.shares import PendingAcknowledgement
@@ -168,6 +168,24 @@ class FindTransactionalId(Wait):
     """
 
     producer_id: ProducerId
+
+
+@dataclass(slots=True, eq=False)
+class PersistShareStates(Wait):
+    """Have the share coordinators of partitions, on any brokers, make, delete or describe their state. Resumed with the
+    ``Persisted`` or ``StateSummary`` of each request, in order; errors that may pass have been retried.
+    """
+
+    requests: Sequence[InitializeState | DeleteState | SummarizeState]
+
+
+@dataclass(slots=True, eq=False)
+class AskLogEnds(Wait):
+    """Ask the leaders of partitions, on any brokers, for the ends of what consumers can read. Resumed with the offset
+    or an ErrorCode of each."""
+
+    partitions: Collection[TopicPartition]
+    ends_with_client: ClassVar[bool] = True
 
 
 @dataclass(slots=True, eq=False)
