@@ -78,11 +78,14 @@ def _topic(
 
 
 def _partition(number: int, machine: SharePartition, most: int) -> wire.DescribeShareGroupOffsetsResponsePartition:
-    rows = list(_joined(machine.in_flight()))
+    start = machine.start_offset
+    # The first batch of the window may begin before its start offset.
+    window = (row._replace(first_offset=max(row.first_offset, start)) for row in machine.in_flight())
+    rows = list(_joined(row for row in window if row.last_offset >= start))
     shown = rows[:most]
     return wire.DescribeShareGroupOffsetsResponsePartition(
         partition_index=number,
-        start_offset=machine.start_offset,
+        start_offset=start,
         first_offsets=[row.first_offset for row in shown],
         last_offsets=[row.last_offset for row in shown],
         delivery_states=[int(row.delivery_state) for row in shown],
