@@ -23,7 +23,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.text import counted
 from oncelog.client.errors import ClientError, explain
-from oncelog.client.programs import Cluster, Program
+from oncelog.client.programs import Cluster, Program, operation
 from oncelog.wire.messages import describe_share_group_offsets as offsets_wire
 from oncelog.wire.messages.share_group_describe import ShareGroupDescribeRequest
 
@@ -43,6 +43,7 @@ class ClusterShareGroups:
         return sum(row.lag or 0 for row in self.offsets.get(group, ()))
 
 
+@operation
 def read_share_groups(
     cluster: Cluster,
     rows: Sequence[GroupRow],
