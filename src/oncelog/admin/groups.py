@@ -196,7 +196,7 @@ def plan_from(
 
 @operation
 def execute_reset(cluster: Cluster, group: str, plan: Iterable[ResetRow]) -> Program[None]:
-    """Commit a plan, or set the start offsets of a share group, whose records from there on become available anew.
+    """Commit a plan, or set the start offsets of a share group, whose records from there on become available again.
     Raises BrokerRefused, mostly because the group has members."""
     offsets = {TopicPartition(TopicName(row.topic), row.partition): Committed(row.target) for row in plan}
     try:

@@ -75,8 +75,8 @@ class ShareDeliveryRow:
     """The window of a share partition: from its start offset to the last offset that was acquired.
 
     ``source`` is "leader", or "log" for the states that were last made durable, without locks. ``in_flight_records``
-    counts the offsets of the window, of which ``most_in_flight`` are allowed (``share.partition.max.record.locks``);
-    None from the log. ``batches_left_off`` counts those that the leader left out.
+    counts the offsets of the window, and ``most_in_flight`` is its limit (``share.partition.max.record.locks``);
+    both are None from the log. ``batches_left_off`` counts those that the leader left out.
     """
 
     group: str
@@ -109,7 +109,7 @@ class ShareDeliveryRow:
 def share_deliveries(
     cluster: Cluster, group: str, partitions: Iterable[TopicPartition]
 ) -> Program[tuple[list[ShareDeliveryRow], list[Unanswered]]]:
-    """The records in flight of each partition, without partitions of which nothing is in flight or known."""
+    """The records in flight of each partition, without partitions that have none, or whose state is not known."""
     places = sorted(partitions)
     rows, unanswered = yield from leader_deliveries(cluster, group, places)
     left = [place for place in places if place not in rows]

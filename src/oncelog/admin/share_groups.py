@@ -30,7 +30,7 @@ TURN_ON: Final = "to turn them on: kafka-features upgrade --feature share.versio
 
 @dataclass(frozen=True, slots=True)
 class ShareOffsetRow:
-    """A partition of which a share group keeps a state.
+    """A partition with its state in a share group.
 
     ``start_offset`` is None until a member has fetched from the partition. ``lag`` counts the offsets from there to the
     end whose delivery is not complete; None if the cluster does not know it, as Apache Kafka before 4.2. A deleted
@@ -116,7 +116,7 @@ def start_offsets(cluster: Cluster, group: str) -> Program[dict[TopicPartition, 
 
 
 def alter_start_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int]) -> Program[None]:
-    """Set start offsets, which makes every record from there on available anew. Raises BrokerRefused: NON_EMPTY_GROUP
+    """Set start offsets, which makes every record from there on available again. Raises BrokerRefused: NON_EMPTY_GROUP
     while the group has members."""
     topics: dict[TopicName, alter.AlterShareGroupOffsetsRequestTopic] = {}
     for partition, offset in offsets.items():

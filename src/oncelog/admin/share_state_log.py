@@ -4,8 +4,8 @@ No request of Apache Kafka tells the state of a record in flight. The log has ev
 an acknowledgement, a release and an expired lock, with delivery counts and times. A lock itself is never written, so a
 record that a member holds is shown in the state before, or not at all. Reading it needs Read on the topic.
 
-Coordinators delete what a later snapshot of each share partition covers: what is left is a share partition's last
-snapshot, with what came after it, and often more.
+Coordinators delete records that a later snapshot of each share partition covers. The last snapshot of each is always
+there, with the updates after it, and often more.
 """
 
 from __future__ import annotations
@@ -82,15 +82,15 @@ def read_states(
         raise BrokerRefused(log.error_code, SHARE_GROUP_STATE)
     if not log.partitions:
         return {}
-    wanted: dict[int, dict[Key, TopicPartition]] = {}
+    by_log: dict[int, dict[Key, TopicPartition]] = {}
     for place in partitions:
         topic = topics.get(place.topic)
         if topic is not None and topic.exists:
             name = f"{group}:{uuid_text(topic.topic_id)}:{place.partition}"
-            keys = wanted.setdefault(coordinator_partition(name, len(log.partitions)), {})
+            keys = by_log.setdefault(coordinator_partition(name, len(log.partitions)), {})
             keys[bytes(topic.topic_id), place.partition] = place
     states: dict[TopicPartition, RecordedState] = {}
-    for number, keys in sorted(wanted.items()):
+    for number, keys in sorted(by_log.items()):
         read = yield from _read_log(cluster, TopicPartition(SHARE_GROUP_STATE, number), group, keys)
         states.update({keys[key]: state for key, state in read.items()})
     return states
@@ -106,7 +106,7 @@ def _read_log(
     add = partial(_add, written, group, keys)
     if not (yield from read_range(cluster, log, starts[log], ends[log], MAX_BYTES, add)):
         raise ClientError(f"{log} has more than {MAX_BYTES // MIB} MiB, and is not read")
-    return {key: found.state() for key, found in written.items()}
+    return {key: kept.state() for key, kept in written.items()}
 
 
 @dataclass(slots=True)

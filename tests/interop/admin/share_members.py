@@ -62,7 +62,7 @@ class ShareMember:
         self.heartbeat(_LEAVES)
 
     def fetch(self, most: int = 500, batch_size: int | None = None, wait_ms: int = 500) -> list[Acquired]:
-        """What one ShareFetch acquires; empty if nothing is available."""
+        """The batches that one ShareFetch acquires; none if nothing is available."""
         message = share_fetch.ShareFetchRequest(
             group_id=self.group,
             member_id=self.member_id,
@@ -91,7 +91,7 @@ class ShareMember:
         ]
 
     def acquires(self, most: int = 500) -> list[Acquired]:
-        """What it acquires once something is available."""
+        """The batches that it acquires once some are available."""
         acquired: list[Acquired] = []
         wait_until(lambda: bool(acquired.extend(self.fetch(most)) or acquired), "records to acquire", poll_s=0.05)
         return acquired

@@ -1,7 +1,7 @@
 """Reads all groups of a cluster in bulk: lists, members, committed offsets.
 
 The rule: a group without an answer is left out and reported, never taken for one without members or offsets. Groups
-without members are not described; share groups, which commit no offsets, are listed (``cluster_share_groups``).
+without members are not described; share groups, which commit no offsets, are listed (``share_groups.bulk``).
 """
 
 from __future__ import annotations

@@ -64,7 +64,10 @@ def not_permitted(denied: Sequence[Denied], options: str) -> Finding | None:
     if not denied:
         return None
     first = denied[0]
-    sentences = [f"{one.principal} may not {one.operation} {one.kind} {one.name!r} ({one.reason})." for one in denied]
+    sentences = [
+        f"{denial.principal} may not {denial.operation} {denial.kind} {denial.name!r} ({denial.reason})."
+        for denial in denied
+    ]
     user, operation = first.principal.partition(":")[2], first.operation.lower()
     resource = option(f"--{first.kind}", first.name)
     return Finding(

@@ -20,7 +20,7 @@ from oncelog.admin.explain.held_partitions import held_finding
 from oncelog.admin.explain.partition_causes import partition_findings
 from oncelog.admin.explain.partition_facts import PartitionFacts, partition_facts
 from oncelog.admin.explain.pending_members import look_twice
-from oncelog.admin.explain.share_group_report import explain_share_group
+from oncelog.admin.explain.share_groups.report import explain_share_group
 from oncelog.admin.explain.subscription_causes import open_questions
 from oncelog.admin.explain.time_outs import time_out_findings
 from oncelog.admin.group_descriptions import describe_group

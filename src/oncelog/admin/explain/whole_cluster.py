@@ -25,12 +25,6 @@ from oncelog.admin.explain.cluster_problems import (
     verdict_of,
 )
 from oncelog.admin.explain.cluster_report import ClusterReport, GroupSummary, Problem, TopicLag, report_of
-from oncelog.admin.explain.cluster_share_groups import (
-    ClusterShareGroups,
-    read_share_groups,
-    share_group_problems,
-    share_summary,
-)
 from oncelog.admin.explain.consumer_group_facts import RECONCILING, consumer_group_facts
 from oncelog.admin.explain.findings import Cause, Finding, merge_alike
 from oncelog.admin.explain.group_causes import group_findings
@@ -41,6 +35,12 @@ from oncelog.admin.explain.id_problems import time_out_problems, unfinished_prob
 from oncelog.admin.explain.partition_causes import partition_findings
 from oncelog.admin.explain.partition_facts import PartitionFacts, leader_ends, log_starts, partition_facts
 from oncelog.admin.explain.pending_members import look_twice
+from oncelog.admin.explain.share_groups.bulk import (
+    ClusterShareGroups,
+    read_share_groups,
+    share_group_problems,
+    share_summary,
+)
 from oncelog.admin.group_descriptions import GroupDescription
 from oncelog.admin.transactions.blocked_groups import pending_offsets
 from oncelog.admin.transactions.broker_requests import Progress, Unanswered, no_progress, slices_of

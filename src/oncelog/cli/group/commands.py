@@ -126,7 +126,7 @@ def describe(
         raise typer.BadParameter("give at most one of --members, --deliveries and --configs")
     if zookeeper is not None:
         if deliveries or configs:
-            raise typer.BadParameter("groups in ZooKeeper have neither --deliveries nor --configs")
+            raise typer.BadParameter("groups in ZooKeeper have neither records in flight nor settings; leave it out")
         keys = cluster.client_settings()
         group_zookeeper.describe_groups(zookeeper, groups, keys, members=members, as_json=cluster.as_json)
         return
@@ -247,10 +247,10 @@ def alter(
     if not change and not delete_config:
         raise typer.BadParameter("nothing to change; give --config or --delete-config")
     with cluster.open_client() as client:
-        known = [row.name for row in group_configs(client, group)] if delete_config else []
+        names = [row.name for row in group_configs(client, group)] if delete_config else []
         for name in delete_config or ():
-            if name not in known:
-                raise ClientError(f"group {group!r}: no setting is called {name!r}{did_you_mean(name, known)}")
+            if name not in names:
+                raise ClientError(f"group {group!r}: no setting is called {name!r}{did_you_mean(name, names)}")
         with names_suggested(change, of_group=True):
             alter_configs(
                 client, ResourceType.GROUP, group, change=change, delete=delete_config or (), validate_only=dry_run

@@ -72,9 +72,9 @@ def names_suggested(names: Iterable[str], *, of_group: bool = False) -> Iterator
             raise
         from oncelog.core.configs.keys import GROUP_KEYS, TOPIC_KEYS
 
-        known = GROUP_KEYS if of_group else TOPIC_KEYS
-        mistyped = (name for name in names if name not in known and refused.detail.endswith(name))
-        hint = next((did_you_mean(name, known, _ALIKE) for name in mistyped), "")
+        keys = GROUP_KEYS if of_group else TOPIC_KEYS
+        mistyped = (name for name in names if name not in keys and refused.detail.endswith(name))
+        hint = next((did_you_mean(name, keys, _ALIKE) for name in mistyped), "")
         if not hint:
             raise
         raise BrokerRefused(refused.code, refused.subject, refused.detail + hint) from None

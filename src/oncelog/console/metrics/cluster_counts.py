@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from oncelog.admin.explain.cluster_groups import read_groups
-from oncelog.admin.explain.cluster_share_groups import read_share_groups
+from oncelog.admin.explain.share_groups.bulk import read_share_groups
 from oncelog.admin.transactions.partition_offsets import bounds_of
 from oncelog.admin.transactions.transactional_ids import ListFilter, list_transactions
 from oncelog.base.ids import TopicName, TopicPartition
@@ -104,8 +104,8 @@ def _pieces(partitions: Iterator[TopicPartition]) -> Iterator[list[TopicPartitio
 
 
 def _read_groups(client: Client, counts: ClusterCounts) -> None:
-    """Compute both lags of each group: the offsets from its commits to the ends, and to the last stable offsets. A share
-    group has one: the offsets whose delivery is not complete."""
+    """Compute both lags of each group: the offsets from its commits to the ends, and to the last stable offsets. Of a
+    share group there is one: the offsets whose delivery is not complete."""
     groups = read_groups(client)
     counts.unanswered += map(str, (*groups.coordinators, *groups.unanswered))
     counts.values["groups", "all"] = groups.total

@@ -73,8 +73,8 @@ def read(client: Client, page_request: PageRequest, description: GroupDescriptio
 
 
 def _total(counts: list[int | None]) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
+    answered = [count for count in counts if count is not None]
+    return sum(answered) if answered else None
 
 
 def _settings(client: Client, group: str) -> list[Mapping[str, Any]]:

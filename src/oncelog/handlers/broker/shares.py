@@ -83,7 +83,7 @@ class Shares(Protocol):
         end of that. None: there is no room for more of them now.
         """
 
-    def known(self, key: ShareKey) -> LedSharePartition | None:
+    def led_already(self, key: ShareKey) -> LedSharePartition | None:
         """A share partition that is led here already, to describe it."""
 
     def machine_of(self, led: LedSharePartition) -> SharePartition | None:

@@ -1,9 +1,9 @@
 """DescribeShareGroupOffsets with our field ``led_here``: the records in flight of share partitions led by this broker.
 
 Apache Kafka has no request for them, and sends this one to the group's coordinator; ours goes to the leaders of the
-partitions. The answer has batches as the share partition has them in memory, of which alike neighbours are one, and at
-most ``MOST_BATCHES`` of a partition. A partition of which the group has nothing in memory here is left out: nobody has
-fetched from it since this broker began to lead it.
+partitions. The answer has batches as the share partition has them in memory, alike neighbours as one, and at most
+``MOST_BATCHES`` of a partition. Partitions that the group has not fetched from, since this broker began to lead them,
+are left out.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _topic(
         return None
     partitions = []
     for number in dict.fromkeys(topic.partitions):
-        led = shares.known(ShareKey(group_id, image.topic_id, number))
+        led = shares.led_already(ShareKey(group_id, image.topic_id, number))
         if led is not None and led.machine is not None:
             partition = _partition(number, led.machine, min(MOST_BATCHES, left))
             partition.leader_epoch = led.leader_epoch

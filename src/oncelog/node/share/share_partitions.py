@@ -108,7 +108,7 @@ class SharePartitions:
         self._loader.load(led, leader)
         return led
 
-    def known(self, key: ShareKey) -> LedSharePartition | None:
+    def led_already(self, key: ShareKey) -> LedSharePartition | None:
         return self.led_partitions.get(key)
 
     def begin_at(self, led: LedSharePartition, offset: Offset | Refusal) -> None:

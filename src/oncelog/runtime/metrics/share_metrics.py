@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from oncelog.base.text import shortened
-from oncelog.core.share.model import AcknowledgeType
+from oncelog.node.share.counters import ShareCounters
 
 if TYPE_CHECKING:
     from oncelog.node.node import Node
@@ -68,22 +68,22 @@ def _in_flight(shares: SharePartitions | None) -> Iterator[Metric]:
 
 
 def _outcomes(shares: SharePartitions | None) -> Iterator[Metric]:
-    machines = [] if shares is None else [led.machine for led in shares.led_partitions if led.machine is not None]
-    counters = None if shares is None else shares.counters.with_led(machines)
+    counters = ShareCounters()
+    if shares is not None:
+        machines = [led.machine for led in shares.led_partitions if led.machine is not None]
+        counters = shares.counters.with_led(machines)
     acknowledged = CounterMetricFamily(
         "oncelog_share_acknowledged_records", "Records that members have acknowledged.", labels=["type"]
     )
-    for kind in AcknowledgeType:
-        acknowledged.add_metric([kind.name.lower()], 0 if counters is None else counters.acknowledged[kind])
+    for kind, count in counters.by_type().items():
+        acknowledged.add_metric([kind], count)
     yield acknowledged
     yield CounterMetricFamily(
-        "oncelog_share_lock_timeouts",
-        "Records whose lock has expired.",
-        value=0 if counters is None else counters.lock_timeouts,
+        "oncelog_share_lock_timeouts", "Records whose lock has expired.", value=counters.lock_timeouts
     )
     letters = CounterMetricFamily(
         "oncelog_share_dead_letters", "Dead letters, written or failed for good.", labels=["outcome"]
     )
-    letters.add_metric(["written"], 0 if counters is None else counters.dead_letters)
-    letters.add_metric(["failed"], 0 if counters is None else counters.failed_dead_letters)
+    letters.add_metric(["written"], counters.dead_letters)
+    letters.add_metric(["failed"], counters.failed_dead_letters)
     yield letters

@@ -9,8 +9,8 @@ import pytest
 
 from oncelog.admin.explain.findings import Cause, Finding, Severity
 from oncelog.admin.explain.partition_facts import PartitionFacts
-from oncelog.admin.explain.share_group_causes import share_group_findings
-from oncelog.admin.explain.share_group_facts import Change, DeadLetters, ShareGroupFacts
+from oncelog.admin.explain.share_groups.causes import share_group_findings
+from oncelog.admin.explain.share_groups.facts import Change, DeadLetters, ShareGroupFacts
 from oncelog.admin.group_descriptions import GroupDescription, MemberRow
 from oncelog.admin.share_deliveries import LEADER, ShareBatchRow, ShareDeliveryRow
 from oncelog.admin.share_groups import ShareOffsetRow

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from oncelog.admin.explain.findings import Cause, Evidence, Finding, Severity, shortened
-from oncelog.admin.explain.share_group_facts import (
+from oncelog.admin.explain.share_groups.facts import (
     DEAD_LETTER_TOPIC,
     DELIVERY_LIMIT,
     LOCK_DURATION,
@@ -115,7 +115,7 @@ def _holder(
 
 
 def _locks_expire(facts: ShareGroupFacts, options: str) -> Iterator[Finding]:
-    """Records that came back after a whole lock duration: nobody had acknowledged or released them."""
+    """Records that came back after a whole lock duration, neither acknowledged nor released."""
     lock_ms = facts.number(LOCK_DURATION)
     expired: dict[TopicPartition, list[Change]] = {}
     before: dict[tuple[TopicPartition, int], Change] = {}

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from oncelog.admin.explain.findings import Finding, Report, Severity, shortened, worst_first
 from oncelog.admin.explain.held_partitions import held_finding
 from oncelog.admin.explain.partition_causes import partition_findings
-from oncelog.admin.explain.share_group_causes import share_group_findings
-from oncelog.admin.explain.share_group_facts import ISOLATION, ShareGroupFacts, share_group_facts
+from oncelog.admin.explain.share_groups.causes import share_group_findings
+from oncelog.admin.explain.share_groups.facts import ISOLATION, ShareGroupFacts, share_group_facts
 from oncelog.admin.group_descriptions import GroupDescription
 from oncelog.admin.transactions.explanations import explain_held
 from oncelog.base.ids import SHARE_GROUP_STATE
@@ -79,7 +79,7 @@ def _unknown(facts: ShareGroupFacts, principal: str | None) -> list[str]:
         )
     if facts.offsets and len(facts.told) < len(facts.offsets):
         unknown.append(
-            "Which member holds which records, and until when: Apache Kafka's brokers tell it to nobody. Their metric "
+            "Which member holds which records, and until when: Apache Kafka's brokers do not tell. Their metric "
             "InFlightMessageCount has how many are in flight."
         )
     if not facts.settings:

@@ -13,8 +13,8 @@ from typing import Any, Final
 from oncelog.admin.explain.cluster_groups import by_coordinator
 from oncelog.admin.explain.cluster_problems import group_problem
 from oncelog.admin.explain.cluster_report import GroupSummary, Problem, TopicLag
-from oncelog.admin.explain.share_group_causes import share_group_findings
-from oncelog.admin.explain.share_group_facts import ShareGroupFacts, share_group_facts
+from oncelog.admin.explain.share_groups.causes import share_group_findings
+from oncelog.admin.explain.share_groups.facts import ShareGroupFacts, share_group_facts
 from oncelog.admin.group_descriptions import SHARE, GroupDescription, GroupRow, share_description
 from oncelog.admin.share_groups import ShareOffsetRow
 from oncelog.admin.transactions.broker_requests import BrokerRequest, Progress, Unanswered, no_progress, send_requests
@@ -59,8 +59,10 @@ def read_share_groups(
     for broker, names in by_coordinator(rows):
         message = ShareGroupDescribeRequest(group_ids=names)
         requests.append(BrokerRequest(broker, message, f"members of {counted(len(names), 'share group')}"))
-        wanted = [offsets_wire.DescribeShareGroupOffsetsRequestGroup(group_id=name, topics=None) for name in names]
-        described = offsets_wire.DescribeShareGroupOffsetsRequest(groups=wanted)
+        group_requests = [
+            offsets_wire.DescribeShareGroupOffsetsRequestGroup(group_id=name, topics=None) for name in names
+        ]
+        described = offsets_wire.DescribeShareGroupOffsetsRequest(groups=group_requests)
         requests.append(BrokerRequest(broker, described, f"offsets of {counted(len(names), 'share group')}"))
     answers = yield from send_requests(cluster, requests, progress)
     for request, answer in answers:

@@ -1,6 +1,6 @@
 """Finds the causes of a stuck share group in its coordinator's state and its start offsets (KIP-932). Pure.
 
-The group is judged as a whole first, then each partition. Causes in single records are in ``share_record_causes``.
+The group is judged as a whole first, then each partition. Causes in single records are in ``record_causes``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 from oncelog.admin.explain.findings import Cause, Finding, Severity, shortened
 from oncelog.admin.explain.group_causes import not_permitted
-from oncelog.admin.explain.share_group_facts import (
+from oncelog.admin.explain.share_groups.facts import (
     DEAD_LETTER_TOPIC,
     LOCK_DURATION,
     MOST_LOCKS,
@@ -19,7 +19,7 @@ from oncelog.admin.explain.share_group_facts import (
     TOPIC_TAKES_THEM,
     ShareGroupFacts,
 )
-from oncelog.admin.explain.share_record_causes import describe_records, record_findings
+from oncelog.admin.explain.share_groups.record_causes import describe_records, record_findings
 from oncelog.admin.share_groups import TURN_ON
 from oncelog.admin.transactions.durations import duration_text
 from oncelog.base.ids import TopicPartition

@@ -54,7 +54,7 @@ _BROKER_KEYS: Final = (
 _DEFAULTS: Final = {LOCK_DURATION: 30_000, DELIVERY_LIMIT: 5, MOST_LOCKS: 2_000}
 _DEAD_LETTERS_SINCE: Final = 2
 MOST_LOOKED_INTO: Final = 20
-"""Ranges of archived offsets of which the first one is read: is it a record?"""
+"""Ranges of archived offsets whose first one is read, since it may be no record."""
 _MOST_DECODED: Final = 1 << 20
 _AVAILABLE, _ARCHIVED = 0, (3, 4)
 
@@ -283,12 +283,12 @@ def _no_records(cluster: Cluster, facts: ShareGroupFacts) -> Program[frozenset[C
     limit = facts.number(DELIVERY_LIMIT)
     # Nothing but a record is delivered so often.
     unclear = [change for change in facts.archived() if change.delivery_count < limit]
-    found = set()
+    gaps = set()
     for change in unclear[:MOST_LOOKED_INTO]:
         is_record = yield from _is_record(cluster, change, facts.reads_committed)
         if is_record is False:
-            found.add(change)
-    return frozenset(found)
+            gaps.add(change)
+    return frozenset(gaps)
 
 
 def _is_record(cluster: Cluster, change: Change, committed: bool) -> Program[bool | None]:
