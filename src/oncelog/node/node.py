@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from oncelog.base.ids import BrokerId
+from oncelog.base.ids import SHARE_GROUP_STATE, BrokerId
 from oncelog.base.invariant import InvariantViolation
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.controller.image.cluster_image import ClusterImage, ImageDelta
@@ -38,6 +38,7 @@ from oncelog.node.coordinators.group_coordinators import GroupCoordinators, grou
 from oncelog.node.coordinators.markers import MarkerWriter
 from oncelog.node.coordinators.producer_ids import ProducerIds
 from oncelog.node.coordinators.runner import CoordinatorServices
+from oncelog.node.coordinators.share_state_coordinators import ShareStateCoordinators, share_state_settings
 from oncelog.node.coordinators.transaction_coordinators import (
     TransactionCoordinators,
     transaction_settings,
@@ -90,11 +91,14 @@ from oncelog.node.requests.throttling import Throttling
 from oncelog.ports import Entropy
 
 if TYPE_CHECKING:
+    from oncelog.node.coordinators.share_states import ShareStates
     from oncelog.node.hanging.coordinator_queries import CoordinatorQueries
     from oncelog.node.hanging.watch import HangingTransactionWatch
     from oncelog.node.liveness.freeze_watch import FreezeWatch
     from oncelog.node.replication.leadership_check import LeadershipChecker
+    from oncelog.node.replication.log_ends import LogEnds
     from oncelog.node.requests.logins import Logins
+    from oncelog.node.share.persister import SharePersister
     from oncelog.node.share.share_partitions import SharePartitions
     from oncelog.storage.log_directory import LogDirectory
 
@@ -162,6 +166,7 @@ class Node:
             self._messages,
             self.audit_trail,
         )
+        self.share_states = ShareStateCoordinators(share_state_settings(config), services, self._messages)
         self._hanging_watch: HangingTransactionWatch | None = None
         self.access = access_control(self.cluster, authoriser, self._outbox, self._deadlines)
         self.requests = self._make_requests()
@@ -324,7 +329,7 @@ class Node:
             self._delayed_fetches.wake_ready()
             if self._runnable.is_empty():
                 break
-        loading = self.groups.load_slice() | self.transactions.load_slice()
+        loading = self.groups.load_slice() | self.transactions.load_slice() | self.share_states.load_slice()
         if self.partitions.create_slice() | loading:
             self.requests.run_woken()
             self._continue_later(effects)
@@ -378,14 +383,18 @@ class Node:
         self.cluster.apply_change(delta)
         gone = self.partitions.apply_change(delta)
         deleted = {topic.name for topic in delta.deleted}
-        for coordinators in (self.groups, self.transactions):
+        for coordinators in (self.groups, self.transactions, self.share_states):
             if coordinators.topic in deleted:
                 coordinators.follow(None)
             elif gone:
                 coordinators.partitions_deleted(gone)
+        if delta.deleted:
+            self.share_states.topics_deleted({topic.topic_id for topic in delta.deleted})
         if self._shares is not None:
             self._shares.follow(delta)
         self._follow_internal_topics()
+        if SHARE_GROUP_STATE in delta.altered and "share_persister" in self.__dict__:
+            self.share_persister.coordinators_changed()
         self.transactions.settings.transaction_version = transaction_version(self.cluster.image)
         if delta.brokers:
             self.links.apply_change(delta.image)
@@ -419,7 +428,7 @@ class Node:
         )
 
     def _follow_internal_topics(self) -> None:
-        for coordinators in (self.groups, self.transactions):
+        for coordinators in (self.groups, self.transactions, self.share_states):
             coordinators.follow(self.cluster.image.topics.get(coordinators.topic))
 
     @cached_property
@@ -429,6 +438,13 @@ class Node:
 
         credentials = LoginCredentials(self.cluster, self._metadata_log)
         return Logins(self._first_config, credentials, self._deadlines, self._outbox)
+
+    @cached_property
+    def share_persister(self) -> SharePersister:
+        """Made for the first share group."""
+        from oncelog.node.share.persister import SharePersister
+
+        return SharePersister(self._messages, self.cluster, self._metadata_log, self._deadlines)
 
     @property
     def hanging_watch(self) -> HangingTransactionWatch:
@@ -488,6 +504,18 @@ class Node:
         from oncelog.node.hanging.coordinator_queries import CoordinatorQueries
 
         return CoordinatorQueries(self._messages, self.transactions, self.cluster, self._leadership, self._runnable)
+
+    @cached_property
+    def _share_states(self) -> ShareStates:
+        from oncelog.node.coordinators.share_states import ShareStates
+
+        return ShareStates(lambda: self.share_persister, self._runnable)
+
+    @cached_property
+    def _log_ends(self) -> LogEnds:
+        from oncelog.node.replication.log_ends import LogEnds
+
+        return LogEnds(self.links, self.cluster, self._runnable, self.partitions.leader_log)
 
     @cached_property
     def _leadership(self) -> LeadershipChecker:
@@ -582,10 +610,13 @@ class Node:
             waits.Transact: self.transactions.park,
             waits.TransactEach: self.transactions.park_each,
             waits.AddToTransaction: self.transactions.park_adding,
+            waits.KeepShareStates: self.share_states.park,
             waits.UntilMarked: self.transactions.marker_waits.park,
             waits.UntilConfirmed: lambda task, wait: self._leadership.park(task, wait),
             waits.AskCoordinator: lambda task, wait: self._queries.park(task, wait),
             waits.FindTransactionalId: lambda task, wait: self._queries.park_search(task, wait),
+            waits.PersistShareStates: lambda task, wait: self._share_states.park(task, wait),
+            waits.AskLogEnds: lambda task, wait: self._log_ends.park(task, wait),
             waits.CommitMetadata: self._metadata_log.park,
             waits.ReadNodes: self._tree_reads.park,
             waits.UntilProducerId: self._producer_ids.park,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,7 +57,7 @@ def test_merged_batches_have_the_strongest_state_of_every_offset(writes: list[tu
             below[offset] = max(below.get(offset, state), state)
         model = below
         assert by_offset(present, -1) == model
-        for left, right in zip(present, present[1:], strict=False):
+        for left, right in pairwise(present):
             assert left.last_offset < right.first_offset
             assert left.last_offset + 1 < right.first_offset or left[2:] != right[2:]
 

@@ -119,7 +119,7 @@ _WITHOUT_EFFECT: Final = {
     ),
     "Checkpoints, first looks at logs and internal topics have their own times and formats.": (
         "replica.high.watermark.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms "
-        "log.initial.task.delay.ms offsets.topic.compression.codec"
+        "log.initial.task.delay.ms offsets.topic.compression.codec share.coordinator.state.topic.compression.codec"
     ),
     "A broker has one data directory: nothing moves between several.": (
         "alter. cordoned.log.dirs log.dir.failure.timeout.ms replica.alter.log.dirs.io.max.bytes.per.second"
@@ -129,18 +129,14 @@ _WITHOUT_EFFECT: Final = {
         "remote.fetch. remote.list. remote.log."
     ),
     "There are no streams groups.": "group.streams. streams.",
-    "Records that a share group does not deliver are not copied yet.": (
-        "errors.deadletterqueue.auto.create.topics.enable errors.deadletterqueue.topic.name.prefix "
-        "errors.deadletterqueue.group.enable"
-    ),
-    "The share coordinator has one loop, and a log of its own for each partition.": "share.coordinator.",
     "The coordinator itself chooses the work that leaves its loop.": (
         "consumer.assignor.offload.enable group.consumer.assignor.offload.enable "
         "share.assignor.offload.enable group.share.assignor.offload.enable"
     ),
     "One loop serves all groups, and each decision is appended at once.": (
         "group.coordinator.append.linger.ms group.coordinator.background.threads "
-        "group.coordinator.cached.buffer.max.bytes group.coordinator.threads"
+        "group.coordinator.cached.buffer.max.bytes group.coordinator.threads share.coordinator.append.linger.ms "
+        "share.coordinator.cached.buffer.max.bytes share.coordinator.threads"
     ),
     "A request waits at the transaction's coordinator instead of coming again.": (
         "add.partitions.to.txn.retry.backoff.ms"
@@ -180,6 +176,10 @@ DOCUMENTATION: Final = {
     "remote.storage.enable": "Tiered storage for the topic; it is not supported, so true is rejected.",
     "request.timeout.ms": "How long a broker waits for another broker's response.",
     "segment.index.bytes": "The largest size of a segment's indexes; a full index begins a new segment.",
+    "share.coordinator.state.topic.min.isr": "In-sync replicas __share_group_state needs; not set: 1 when one broker "
+    "is alive, else 2.",
+    "share.coordinator.state.topic.replication.factor": "Replicas of __share_group_state; not set: as many as there "
+    "are brokers, at most 3.",
     "socket.listen.backlog.size": "Connections that wait to be accepted, on each listener; 1024 where it is not set.",
     "socket.request.max.bytes": "The largest Produce request; other requests are limited by oncelog.request.max.bytes.",
     "transaction.state.log.min.isr": "In-sync replicas __transaction_state needs; not set: 1 when one broker is alive, "

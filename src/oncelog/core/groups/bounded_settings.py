@@ -57,10 +57,3 @@ class GroupConfigs(NamedTuple):
                 f"{heartbeat.own} ({beat_ms}). Check that the broker-level min/max bounds for session timeout and "
                 "heartbeat interval do not overlap."
             )
-
-
-def bounded(kind: str, name: str) -> BoundedSetting:
-    """The setting of a kind of groups, with the names that Apache Kafka gives its four keys."""
-    return BoundedSetting(
-        f"{kind}.{name}", f"group.{kind}.{name}", f"group.{kind}.min.{name}", f"group.{kind}.max.{name}"
-    )

@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from oncelog.base.ids import NO_OFFSET
+from oncelog.base.ids import NO_OFFSET, Offset
 from oncelog.records.internal.share_state_records import StateBatch
 
 
@@ -38,7 +38,7 @@ def _cut(batches: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:
     for batch in batches:
         first = batch.first_offset if start_offset == NO_OFFSET else max(batch.first_offset, start_offset)
         if batch.last_offset >= first:
-            kept.append(batch if first == batch.first_offset else batch._replace(first_offset=first))
+            kept.append(batch if first == batch.first_offset else batch._replace(first_offset=Offset(first)))
     return kept
 
 
@@ -62,7 +62,7 @@ def _swept(batches: list[StateBatch]) -> list[StateBatch]:
             count, state = -active[0][0], -active[0][1]
             last = out[-1] if out else None
             if last is not None and last[1:] == (first - 1, state, count):
-                out[-1] = last._replace(last_offset=end - 1)
+                out[-1] = last._replace(last_offset=Offset(end - 1))
             else:
-                out.append(StateBatch(first, end - 1, state, count))
+                out.append(StateBatch(Offset(first), Offset(end - 1), state, count))
     return out

@@ -178,7 +178,8 @@ class ShareStateShard:
         update = UpdateValue(state.snapshot_epoch, leader_epoch, start_offset, count, batches)
         return encode_key(UpdateKey(*request.key)), encode_value(update)
 
-    def apply(self, key: bytes, value: bytes | None, offset: Offset) -> None:
+    def apply(self, key: bytes, value: bytes | None, offset: Offset = NO_OFFSET) -> None:
+        """``offset``: the record's in the log. Without it nothing is pruned."""
         name = decode_key(key)
         if isinstance(name, Unknown):
             self._skip(name, offset)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from oncelog.base.ids import NO_OFFSET, TopicId
+from oncelog.base.ids import NO_OFFSET, Offset, TopicId
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.internal.primitives import Reader, Writer
 
@@ -39,8 +39,8 @@ class Unknown(NamedTuple):
 class StateBatch(NamedTuple):
     """Consecutive offsets in one state of delivery; both offsets are inclusive."""
 
-    first_offset: int
-    last_offset: int
+    first_offset: Offset
+    last_offset: Offset
     delivery_state: int
     """0 available, 1 acquired (never stored), 2 acknowledged, 3 archiving, 4 archived."""
     delivery_count: int

@@ -8,14 +8,29 @@ from typing import Final
 from oncelog.base.ids import GroupId
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.keys import ASSIGNOR_CLASSES
-from oncelog.core.groups.bounded_settings import GroupConfigs, Warn, bounded
+from oncelog.core.groups.bounded_settings import BoundedSetting, GroupConfigs, Warn
 from oncelog.core.groups.consumer.assignors import range as range_assignor
 from oncelog.core.groups.consumer.assignors import uniform
 from oncelog.core.groups.consumer.settings import Assignor, GroupLimits, MigrationPolicy
 
-_SESSION: Final = bounded("consumer", "session.timeout.ms")
-_HEARTBEAT: Final = bounded("consumer", "heartbeat.interval.ms")
-_ASSIGNMENT: Final = bounded("consumer", "assignment.interval.ms")
+_SESSION: Final = BoundedSetting(
+    "consumer.session.timeout.ms",
+    "group.consumer.session.timeout.ms",
+    "group.consumer.min.session.timeout.ms",
+    "group.consumer.max.session.timeout.ms",
+)
+_HEARTBEAT: Final = BoundedSetting(
+    "consumer.heartbeat.interval.ms",
+    "group.consumer.heartbeat.interval.ms",
+    "group.consumer.min.heartbeat.interval.ms",
+    "group.consumer.max.heartbeat.interval.ms",
+)
+_ASSIGNMENT: Final = BoundedSetting(
+    "consumer.assignment.interval.ms",
+    "group.consumer.assignment.interval.ms",
+    "group.consumer.min.assignment.interval.ms",
+    "group.consumer.max.assignment.interval.ms",
+)
 _ASSIGNORS: Final[Mapping[str, Assignor]] = {uniform.NAME: uniform.assign, range_assignor.NAME: range_assignor.assign}
 
 

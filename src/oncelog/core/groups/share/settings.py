@@ -9,14 +9,44 @@ from oncelog.base.ids import GroupId
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.configs.keys import GROUP_KEYS
 from oncelog.core.configs.limits import OffsetReset, read_offset_reset
-from oncelog.core.groups.bounded_settings import GroupConfigs, Warn, bounded
+from oncelog.core.groups.bounded_settings import BoundedSetting, GroupConfigs, Warn
 
-_SESSION: Final = bounded("share", "session.timeout.ms")
-_HEARTBEAT: Final = bounded("share", "heartbeat.interval.ms")
-_ASSIGNMENT: Final = bounded("share", "assignment.interval.ms")
-_LOCK: Final = bounded("share", "record.lock.duration.ms")
-_DELIVERIES: Final = bounded("share", "delivery.count.limit")
-_LOCKS: Final = bounded("share", "partition.max.record.locks")
+_SESSION: Final = BoundedSetting(
+    "share.session.timeout.ms",
+    "group.share.session.timeout.ms",
+    "group.share.min.session.timeout.ms",
+    "group.share.max.session.timeout.ms",
+)
+_HEARTBEAT: Final = BoundedSetting(
+    "share.heartbeat.interval.ms",
+    "group.share.heartbeat.interval.ms",
+    "group.share.min.heartbeat.interval.ms",
+    "group.share.max.heartbeat.interval.ms",
+)
+_ASSIGNMENT: Final = BoundedSetting(
+    "share.assignment.interval.ms",
+    "group.share.assignment.interval.ms",
+    "group.share.min.assignment.interval.ms",
+    "group.share.max.assignment.interval.ms",
+)
+_LOCK: Final = BoundedSetting(
+    "share.record.lock.duration.ms",
+    "group.share.record.lock.duration.ms",
+    "group.share.min.record.lock.duration.ms",
+    "group.share.max.record.lock.duration.ms",
+)
+_DELIVERIES: Final = BoundedSetting(
+    "share.delivery.count.limit",
+    "group.share.delivery.count.limit",
+    "group.share.min.delivery.count.limit",
+    "group.share.max.delivery.count.limit",
+)
+_LOCKS: Final = BoundedSetting(
+    "share.partition.max.record.locks",
+    "group.share.partition.max.record.locks",
+    "group.share.min.partition.max.record.locks",
+    "group.share.max.partition.max.record.locks",
+)
 
 
 class ShareGroupSettings(NamedTuple):
