@@ -464,6 +464,11 @@ class Node:
         return self._hanging_watch
 
     @property
+    def has_shares(self) -> bool:
+        """True once a client has sent a request of a share group."""
+        return self._shares is not None
+
+    @property
     def shares(self) -> SharePartitions:
         """Made for the first request of a share group."""
         if self._shares is None:
