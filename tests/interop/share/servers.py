@@ -22,6 +22,7 @@ PROPERTIES: Final = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "group.share.min.record.lock.duration.ms": "1000",
+    "errors.deadletterqueue.auto.create.topics.enable": "true",
     "transaction.state.log.num.partitions": "1",
 }
 SERVERS: Final[dict[str, Callable[[], Server]]] = {

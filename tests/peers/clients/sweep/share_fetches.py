@@ -125,7 +125,10 @@ def _invalid_acknowledgements(wire: Wire) -> None:
             epoch = _next(
                 share_acknowledge(wire, GROUP, FIRST, epoch + 1, topic_id, {0: batches}, version=version), epoch
             )
-            epoch = _next(share_fetch(wire, GROUP, FIRST, epoch + 1, topic_id, {0: batches}, version=version), epoch)
+            epoch = _next(
+                share_fetch(wire, GROUP, FIRST, epoch + 1, topic_id, {0: batches}, version=version, max_wait_ms=100),
+                epoch,
+            )
     share_acknowledge(wire, GROUP, FIRST, epoch + 1, topic_id, {0: [(0, 9, [ACCEPT])]})
 
 

@@ -121,7 +121,7 @@ def share_fetch(
         share_session_epoch=epoch,
         topics=fetch_topics(topic_id, partitions),
         forgotten_topics_data=[ForgottenTopic(topic_id=topic_id, partitions=list(forget))] if forget else [],
-        **{"max_wait_ms": 200, "min_bytes": 1, "max_records": 500, "batch_size": 500, **fields},
+        **{"max_wait_ms": 1500, "min_bytes": 1, "max_records": 500, "batch_size": 500, **fields},
     )
     return wire.call(request, version)
 
