@@ -388,10 +388,10 @@ class Node:
                 coordinators.follow(None)
             elif gone:
                 coordinators.partitions_deleted(gone)
-        if self._shares is not None:
-            self._shares.follow(delta)
         if delta.deleted:
             self.share_states.topics_deleted({topic.topic_id for topic in delta.deleted})
+        if self._shares is not None:
+            self._shares.follow(delta)
         self._follow_internal_topics()
         if SHARE_GROUP_STATE in delta.altered and "share_persister" in self.__dict__:
             self.share_persister.coordinators_changed()

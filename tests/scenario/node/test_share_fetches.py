@@ -9,7 +9,7 @@ from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.scenario.node.driver import Driver
 from tests.scenario.node.hanging import Producer, made
-from tests.scenario.node.requests import create_topic, log_of
+from tests.scenario.node.requests import batch, create_topic, log_of, produce
 from tests.scenario.node.shares import (
     ACCEPT,
     REJECT,
@@ -177,6 +177,23 @@ def test_a_fetch_that_waits_when_its_client_goes_acquires_nothing(driver, member
     driver.disconnect(member.peer)
     write(driver, "t", 1)
     assert acquired(other.fetch(T)) == [(0, 0, 1)]
+
+
+def test_a_client_that_stops_sending_gets_its_answer_at_once(driver, member) -> None:
+    member.fetch(T)
+    member.send_fetch(max_wait_ms=500)
+    driver.half_close(member.peer)
+    assert member.answer().error_code == 0
+    assert member.peer.closed
+
+
+def test_a_client_that_has_stopped_sending_does_not_wait(driver, member) -> None:
+    driver.hold_syncs = True
+    member.peer.send(produce("t", batch(driver, b"a")), 9)
+    member.send_fetch(T, max_wait_ms=500)
+    driver.half_close(member.peer)
+    driver.release()
+    assert len(member.peer.responses) == 2
 
 
 def test_the_last_session_of_a_group_frees_its_share_partitions(driver, member) -> None:
