@@ -18,6 +18,7 @@ from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.waits import AskLogEnds, PersistShareStates, Steps
 from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask, serves_share_groups
+from oncelog.handlers.groups.share_in_flight import describe_led
 from oncelog.handlers.groups.share_states import TEXTS
 from oncelog.wire.messages import describe_share_group_offsets as wire
 
@@ -61,6 +62,8 @@ class _Part(NamedTuple):
 def handle(
     request: wire.DescribeShareGroupOffsetsRequest, context: Context
 ) -> Steps[wire.DescribeShareGroupOffsetsResponse]:
+    if request.led_here:
+        return (yield from describe_led(request, context))
     groups = []
     for group in request.groups:
         described = yield from _group(group, context)

@@ -12,7 +12,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.base.ids import TopicId, TopicName, uuid_text
+from oncelog.base.ids import Offset, TopicId, TopicName, uuid_text
 from oncelog.cli.log.dump.internal import decode_internal
 from oncelog.cli.main import invoke
 from oncelog.records.builder import build_batch, end_transaction_marker
@@ -24,6 +24,15 @@ from oncelog.records.internal.group_records import (
     OffsetCommitValue,
     encode_offset_commit_key,
     encode_offset_commit_value,
+)
+from oncelog.records.internal.share_state_records import (
+    SnapshotKey,
+    SnapshotValue,
+    StateBatch,
+    UpdateKey,
+    UpdateValue,
+    encode_key,
+    encode_value,
 )
 from oncelog.records.record import Record
 
@@ -153,6 +162,34 @@ def test_committed_offsets_are_decoded(tmp_path: Path, capsys: pytest.CaptureFix
     assert (committed["kind"], committed["group"], committed["committed"]) == ("offset", "g", 7)
     assert deleted["deleted"] is True
     assert "99" in unknown["unknown"]
+
+
+def test_states_of_share_groups_are_shown() -> None:
+    topic = TopicId(bytes(range(16)))
+    batches = tuple(StateBatch(Offset(5 * state), Offset(5 * state + 4), state, 1) for state in (2, 9))
+    snapshot = SnapshotValue(1, 2, 3, 10, 5, 1000, 2000, batches)
+    row = decode_internal("__share_group_state", encode_key(SnapshotKey("g", topic, 7)), encode_value(snapshot))
+    about = {"group": "g", "topic_id": "AAECAwQFBgcICQoLDA0ODw", "partition": 7}
+    assert row == {
+        "kind": "share_snapshot",
+        **about,
+        "snapshot_epoch": 1, "state_epoch": 2, "leader_epoch": 3, "start_offset": 10,
+        "delivery_complete_count": 5, "create_timestamp": 1000, "write_timestamp": 2000,
+        "batches": [
+            {"first_offset": 10, "last_offset": 14, "state": "ACKNOWLEDGED", "delivery_count": 1},
+            {"first_offset": 45, "last_offset": 49, "state": "UNKNOWN (9)", "delivery_count": 1},
+        ],
+    }
+    update = encode_key(UpdateKey("g", topic, 7))
+    row = decode_internal("__share_group_state", update, encode_value(UpdateValue(1, 3)))
+    changed = {"snapshot_epoch": 1, "leader_epoch": 3, "start_offset": -1, "batches": []}
+    assert row == {"kind": "share_update", **about, **changed}
+    deleted = decode_internal("__share_group_state", encode_key(SnapshotKey("g", topic, 7)), None)
+    assert deleted == {"kind": "share_snapshot", **about, "deleted": True}
+    damaged = decode_internal("__share_group_state", update, b"\x00\x03")
+    assert damaged == {"kind": "share_update", **about, "value_bytes": 2, "unknown": "value of version 3"}
+    unknown = decode_internal("__share_group_state", b"\x00\x07", b"")
+    assert unknown == {"kind": "unknown", "unknown": "key of version 7"}
 
 
 def test_groups_of_newer_protocols_are_named() -> None:

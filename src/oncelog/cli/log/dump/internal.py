@@ -1,4 +1,4 @@
-"""Records of the internal topics, decoded: ``__consumer_offsets`` and ``__transaction_state``.
+"""Records of the internal topics, decoded: ``__consumer_offsets``, ``__transaction_state``, ``__share_group_state``.
 
 Unreadable records become ``{"unknown": …}`` with the version and the reason. Of streams groups (KIP-1071) only keys are
 read: values have a schema for each kind.
@@ -14,11 +14,13 @@ from oncelog.base.ids import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_TOPIC_ID,
+    SHARE_GROUP_STATE,
     TRANSACTION_STATE,
     TopicId,
     uuid_text,
 )
 from oncelog.base.notation.json_values import to_json
+from oncelog.cli.log.dump.share_states import share_state_record
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.internal import consumer_group_records, share_group_records, transaction_records
 from oncelog.records.internal.consumer_group_records import ClassicMemberValue
@@ -51,6 +53,8 @@ def decode_internal(topic: str, key: bytes | None, value: bytes | None) -> dict[
         return _group_record(key, value)
     if topic == TRANSACTION_STATE:
         return _transaction_record(key, value)
+    if topic == SHARE_GROUP_STATE:
+        return share_state_record(key, value)
     return None
 
 
