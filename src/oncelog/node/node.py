@@ -67,8 +67,6 @@ from oncelog.node.kernel.events import (
     RequestReceived,
     Shutdown,
     StoodStill,
-    StopListening,
-    Stopped,
     Synced,
 )
 from oncelog.node.kernel.tasks import OffloadedWork, Runnable
@@ -88,6 +86,7 @@ from oncelog.node.requests.lazy_apis import Handle
 from oncelog.node.requests.login_state import LoginPhase
 from oncelog.node.requests.pause_recovery import PauseRecovery
 from oncelog.node.requests.throttling import Throttling
+from oncelog.node.stopping import Stopping
 from oncelog.ports import Entropy
 
 if TYPE_CHECKING:
@@ -126,11 +125,6 @@ class Node:
         self.logs = logs
         self._connections: dict[int, Connection] = {}
         self._continuing = False
-        # Rounds of the loop in which requests read before :class:`StopListening` may still arrive.
-        self._rounds_before_stop = 0
-        self._stopping = False
-        self._stop_by_ms: int | None = None
-        self._shutting_down = False
         self._outbox = Outbox()
         self._deadlines = Deadlines()
         self._runnable = Runnable()
@@ -173,6 +167,7 @@ class Node:
         self._pause_recovery = PauseRecovery(
             self.cluster, self._metadata_log, self._deadlines, self.requests, self._outbox
         )
+        self._stopping = self._make_stopping()
 
     @property
     def now_ms(self) -> int:
@@ -278,13 +273,13 @@ class Node:
                 self._maintenance.job_finished(event, effects)
         elif isinstance(event, Continued):
             self._continuing = False  # loads continue in _settle
-            self._rounds_before_stop = max(0, self._rounds_before_stop - 1)
+            self._stopping.round_ended()
             self._runnable.next_slice()
             self.requests.serve_closed()
         elif isinstance(event, StoodStill):
             self._pause_recovery.process_paused(event)
         elif isinstance(event, Shutdown):
-            self._shut_down(event)
+            self._stopping.begin(event.deadline_ms)
 
     def _end_sessions(self, connection_id: int) -> None:
         self.partitions.fetch_sessions.cache.close(connection_id)
@@ -302,25 +297,6 @@ class Node:
         )
         if event.security_protocol.has_sasl:
             connection.login = self.logins.begin(event.listener_name)
-
-    def _shut_down(self, event: Shutdown) -> None:
-        self._shutting_down = True
-        self._stop_by_ms = event.deadline_ms
-        self._deadlines.at(event.deadline_ms, lambda _now: None)
-        self._metadata_log.leave()
-        self.controller.end()
-        self._controlled_shutdown.begin(event.deadline_ms)
-
-    def _stop_serving(self, effects: list[Effect]) -> None:
-        self._pause_recovery.end()
-        self._shutting_down, self._stopping = False, True
-        effects.append(StopListening())
-        self.requests.mutes.end()
-        # The runtime hands in what it has read in its next round; the present round may have begun already.
-        self._rounds_before_stop = 2
-        for log in self.logs.logs.values():
-            if log.durable_offset < log.log_end_offset:
-                self._group_commit.flush(log)  # in parallel now, instead of one by one when the logs are closed
 
     def _settle(self, effects: list[Effect]) -> None:
         """Run all that this event has set in motion, then start the syncs it requires."""
@@ -343,29 +319,26 @@ class Node:
         self.links.take_outgoing(effects)
         self._maintenance.start_jobs(effects)
         self._offloaded.start(effects)
-        if self._shutting_down and self._controlled_shutdown.is_done:
-            self._stop_serving(effects)
+        self._stopping.end_serving(effects)
         self._group_commit.start_syncs(effects)
         self.directory.check()
-        if self._stopping and self._rounds_before_stop:
+        if self._stopping.finish(effects):
             self._continue_later(effects)
-        elif self._stopping:
-            self._stop_when_idle(effects)
 
     def _continue_later(self, effects: list[Effect]) -> None:
         if not self._continuing:
             self._continuing = True
             effects.append(Continue())
 
-    def _stop_when_idle(self, effects: list[Effect]) -> None:
-        assert self._stop_by_ms is not None
+    def _serve_no_more(self) -> None:
+        self._pause_recovery.end()
+        self.requests.mutes.end()
+
+    def _is_idle(self) -> bool:
         decided = not (
             self._runnable.has_slices() or self.transactions.markers.has_decided() or self._works_on_backlog()
         )
-        idle = decided and self._offloaded.is_idle() and self._group_commit.is_idle() and self._metadata_log.is_idle()
-        if idle or self.now_ms >= self._stop_by_ms:
-            self._stopping = False
-            effects.append(Stopped())
+        return decided and self._offloaded.is_idle() and self._group_commit.is_idle() and self._metadata_log.is_idle()
 
     def _works_on_backlog(self) -> bool:
         """True while this broker can itself advance undecided requests."""
@@ -541,6 +514,18 @@ class Node:
         self.links.on_frozen.append(failed.mark_failed)
         self.links.on_reached.append(failed.mark_reachable)
         return failed
+
+    def _make_stopping(self) -> Stopping:
+        return Stopping(
+            self._metadata_log,
+            self.controller,
+            self._controlled_shutdown,
+            self.logs,
+            self._group_commit,
+            self._deadlines,
+            self._serve_no_more,
+            self._is_idle,
+        )
 
     def _make_group_commit(self) -> GroupCommit:
         return GroupCommit(
