@@ -54,7 +54,7 @@ class ShareGroups:
         found: list[Delivery] = []
 
         def read(server: Server) -> None:
-            for led in server.node.shares.led_partitions:
+            for led in server.node.share.partitions.led_partitions:
                 if topic in (None, led.partition.topic) and group_id in (None, led.key.group_id):
                     found.extend(_deliveries(led))
 
