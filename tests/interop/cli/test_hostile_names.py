@@ -51,6 +51,7 @@ COMMANDS_AND_NAMES: dict[str, list[list[str]]] = {
         [TOPIC, "--exit", "--from", EVIL],
         [EVIL, "--exit"],
         ["--group", EVIL, "--exit", "--no-commit", TOPIC],
+        ["--share", EVIL, "--exit", "--count", "1", EVIL],
     ],
     "group list": [[], ["--json"]],
     "group describe": [

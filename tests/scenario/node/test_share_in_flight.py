@@ -30,7 +30,7 @@ T = ("t", 0)
 def driver() -> Driver:
     """A topic of two partitions, and a group that begins with its first record."""
     driver = Driver()
-    driver.node.share_persister = HandPersister()
+    driver.node.share.persister = HandPersister()
     peer = driver.connect()
     create_topic(peer, "t", 2)
     set_group_configs(peer, "g", share_auto_offset_reset="earliest")

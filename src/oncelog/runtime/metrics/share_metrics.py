@@ -28,7 +28,7 @@ LABEL_LENGTH: Final = 200
 
 
 def share_metrics(node: Node) -> Iterator[Metric]:
-    shares = node.shares if node.has_shares else None
+    shares = node.share.partitions if node.share.has_partitions else None
     sessions = None if shares is None else shares.sessions
     for name, text, value in (
         ("oncelog_share_sessions", "Share sessions.", 0 if sessions is None else len(sessions)),

@@ -26,6 +26,7 @@ from oncelog.testing.cluster.member import Member
 from oncelog.testing.configuration import Config, texts
 from oncelog.testing.registry import RegistryThread
 from oncelog.testing.security.secured import Secured, make_security
+from oncelog.testing.share_groups import ShareGroups
 
 _TIMEOUT_S: Final = 30.0
 _POLL_S: Final = 0.001
@@ -67,6 +68,8 @@ class Cluster(Secured):
         self._directory: Path | None = None
         self._security = None if security is None else make_security(security, self, time.time)
         self._registry = RegistryThread() if registry else None
+        self.share = ShareGroups(self)
+        """What share groups hold: see :class:`oncelog.testing.share_groups.ShareGroups`."""
 
     def __enter__(self) -> Self:
         self.start()
@@ -293,6 +296,8 @@ def _defaults(brokers: int) -> dict[str, str]:
         "default.replication.factor": str(replicas),
         "min.insync.replicas": "2" if brokers > 2 else "1",
         "offsets.topic.replication.factor": str(replicas),
+        "share.coordinator.state.topic.num.partitions": "1",
+        "share.coordinator.state.topic.replication.factor": str(replicas),
         "transaction.state.log.replication.factor": str(replicas),
         "transaction.state.log.min.isr": str(min(2, replicas)),
     }
