@@ -91,7 +91,7 @@ from oncelog.node.requests.throttling import Throttling
 from oncelog.ports import Entropy
 
 if TYPE_CHECKING:
-    from oncelog.node.coordinators.share_states import ShareStates
+    from oncelog.node.coordinators.share_state_requests import ShareStateRequests
     from oncelog.node.hanging.coordinator_queries import CoordinatorQueries
     from oncelog.node.hanging.watch import HangingTransactionWatch
     from oncelog.node.liveness.freeze_watch import FreezeWatch
@@ -388,10 +388,10 @@ class Node:
                 coordinators.follow(None)
             elif gone:
                 coordinators.partitions_deleted(gone)
-        if delta.deleted:
-            self.share_states.topics_deleted({topic.topic_id for topic in delta.deleted})
         if self._shares is not None:
             self._shares.follow(delta)
+        if delta.deleted:
+            self.share_states.topics_deleted({topic.topic_id for topic in delta.deleted})
         self._follow_internal_topics()
         if SHARE_GROUP_STATE in delta.altered and "share_persister" in self.__dict__:
             self.share_persister.coordinators_changed()
@@ -501,10 +501,10 @@ class Node:
         return CoordinatorQueries(self._messages, self.transactions, self.cluster, self._leadership, self._runnable)
 
     @cached_property
-    def _share_states(self) -> ShareStates:
-        from oncelog.node.coordinators.share_states import ShareStates
+    def _share_state_requests(self) -> ShareStateRequests:
+        from oncelog.node.coordinators.share_state_requests import ShareStateRequests
 
-        return ShareStates(lambda: self.share_persister, self._runnable)
+        return ShareStateRequests(lambda: self.share_persister, self._runnable)
 
     @cached_property
     def _log_ends(self) -> LogEnds:
@@ -610,7 +610,7 @@ class Node:
             waits.UntilConfirmed: lambda task, wait: self._leadership.park(task, wait),
             waits.AskCoordinator: lambda task, wait: self._queries.park(task, wait),
             waits.FindTransactionalId: lambda task, wait: self._queries.park_search(task, wait),
-            waits.PersistShareStates: lambda task, wait: self._share_states.park(task, wait),
+            waits.PersistShareStates: lambda task, wait: self._share_state_requests.park(task, wait),
             waits.AskLogEnds: lambda task, wait: self._log_ends.park(task, wait),
             waits.CommitMetadata: self._metadata_log.park,
             waits.ReadNodes: self._tree_reads.park,

@@ -115,7 +115,8 @@ _WITHOUT_EFFECT: Final = {
     ),
     "The system sizes the buffers of sockets; logs and coordinators allocate none in advance.": (
         "socket.receive.buffer.bytes socket.send.buffer.bytes replica.socket.receive.buffer.bytes log.preallocate "
-        "preallocate log.cleaner.io. offsets.load.buffer.size transaction.state.log.load.buffer.size"
+        "preallocate log.cleaner.io. offsets.load.buffer.size share.coordinator.load.buffer.size "
+        "transaction.state.log.load.buffer.size"
     ),
     "Checkpoints, first looks at logs and internal topics have their own times and formats.": (
         "replica.high.watermark.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms "
@@ -129,6 +130,7 @@ _WITHOUT_EFFECT: Final = {
         "remote.fetch. remote.list. remote.log."
     ),
     "There are no streams groups.": "group.streams. streams.",
+    "Share groups have one assignor.": "group.share.assignors",
     "The coordinator itself chooses the work that leaves its loop.": (
         "consumer.assignor.offload.enable group.consumer.assignor.offload.enable "
         "share.assignor.offload.enable group.share.assignor.offload.enable"

@@ -18,13 +18,7 @@ from oncelog.base.tree import Operation
 if TYPE_CHECKING:
     from oncelog.core.groups.model import GroupDecision
     from oncelog.core.groups.shard import GroupShard
-    from oncelog.core.share_state.model import (
-        DeleteState,
-        InitializeState,
-        ShareKey,
-        StateRequest,
-        SummarizeState,
-    )
+    from oncelog.core.share_state.model import DeleteState, InitializeState, ShareKey, StateRequest, SummarizeState
     from oncelog.core.transactions.identity import Identity
     from oncelog.core.transactions.model import AddRequest, TransactionRequest
     from oncelog.handlers.broker.shares import PendingAcknowledgement

@@ -29,7 +29,7 @@ class Persister(Protocol):
     def summary(self, key: ShareKey, leader_epoch: LeaderEpoch, done: Callable[[Any], None]) -> Cancel: ...
 
 
-class ShareStates:
+class ShareStateRequests:
     """Parks requests until every share coordinator has answered."""
 
     def __init__(self, persister: Callable[[], Persister], runnable: Runnable) -> None:
