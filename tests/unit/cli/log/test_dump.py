@@ -18,7 +18,7 @@ from oncelog.cli.main import invoke
 from oncelog.records.builder import build_batch, end_transaction_marker
 from oncelog.records.compression import Codec
 from oncelog.records.internal import consumer_group_records as cg
-from oncelog.records.internal import consumer_protocol
+from oncelog.records.internal import consumer_protocol, share_group_records
 from oncelog.records.internal.group_records import (
     OffsetCommitValue,
     encode_offset_commit_key,
@@ -196,10 +196,38 @@ def test_states_of_share_groups_are_shown() -> None:
     assert unknown == {"kind": "unknown", "unknown": "key of version 7"}
 
 
+def test_share_groups_are_shown() -> None:
+    topic, id_text = TopicId(bytes(range(16))), "AAECAwQFBgcICQoLDA0ODw"
+
+    def shown(key: share_group_records.ShareKey, value: share_group_records.ShareValue) -> object:
+        data = share_group_records.encode_value(value)
+        return decode_internal("__consumer_offsets", share_group_records.encode_key(key), data)
+
+    assert shown(
+        share_group_records.ShareCurrentMemberKey("g", "m1"),
+        share_group_records.ShareCurrentMemberValue(3, 2, 0, {topic: (0, 1)}),
+    ) == {
+        "kind": "share_group_current_assignment", "group": "g", "member_id": "m1", "epoch": 3, "previous_epoch": 2,
+        "state": "STABLE",
+        "assigned": [{"topic_id": id_text, "partitions": [0, 1]}],
+    }
+    named = share_group_records.NamedPartitions("t", (0, 1))
+    assert shown(
+        share_group_records.ShareStateTopicsKey("g"),
+        share_group_records.ShareStateTopicsValue({}, {topic: named}, {topic: "gone"}),
+    ) == {
+        "kind": "share_group_partitions",
+        "group": "g",
+        "initializing": [],
+        "initialized": [{"topic_id": id_text, "topic": "t", "partitions": [0, 1]}],
+        "deleting": [{"topic_id": id_text, "topic": "gone"}],
+    }
+
+
 def test_groups_of_newer_protocols_are_named() -> None:
     group, member = b"\x00\x01g", b"\x00\x02m1"
-    assert decode_internal("__consumer_offsets", b"\x00\x0e" + group + member, b"abc") == {
-        "kind": "share_group_current_assignment",
+    assert decode_internal("__consumer_offsets", b"\x00\x16" + group + member, b"abc") == {
+        "kind": "streams_group_current_assignment",
         "group": "g",
         "member_id": "m1",
         "value_bytes": 3,

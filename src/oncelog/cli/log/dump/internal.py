@@ -1,7 +1,7 @@
 """Records of the internal topics, decoded: ``__consumer_offsets``, ``__transaction_state``, ``__share_group_state``.
 
-Unreadable records become ``{"unknown": …}`` with the version and the reason. Of share and streams groups (KIP-932,
-KIP-1071) only keys are read: values have a schema for each kind.
+Unreadable records become ``{"unknown": …}`` with the version and the reason. Of streams groups (KIP-1071) only keys are
+read: values have a schema for each kind.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from oncelog.base.ids import (
 from oncelog.base.notation.json_values import to_json
 from oncelog.cli.log.dump.share_states import share_state_record
 from oncelog.records.errors import CorruptBatch
-from oncelog.records.internal import consumer_group_records, transaction_records
+from oncelog.records.internal import consumer_group_records, share_group_records, transaction_records
 from oncelog.records.internal.consumer_group_records import ClassicMemberValue
 from oncelog.records.internal.consumer_protocol import decode_assignment, decode_subscription
 from oncelog.records.internal.group_records import (
@@ -35,7 +35,9 @@ from oncelog.records.internal.group_records import (
     decode_offset_commit_value,
 )
 from oncelog.records.internal.primitives import Reader
+from oncelog.records.internal.share_group_records import NamedPartitions
 
+_KEY_VERSIONS: Final[Mapping[type, int]] = {**consumer_group_records.KEY_VERSIONS, **share_group_records.KEY_VERSIONS}
 _TAGGED: Final = {
     "previous_producer_id": NO_PRODUCER_ID,
     "next_producer_id": NO_PRODUCER_ID,
@@ -95,7 +97,7 @@ def _group_record(key: bytes | None, value: bytes | None) -> dict[str, Any]:
     if isinstance(about, Unknown):
         newer = _newer_group_record(about.version, key, value)
         return {"kind": "unknown", "unknown": about.reason} if newer is None else newer
-    return _consumer_group_record(about, value)
+    return _modern_group_record(about, value)
 
 
 def _member(member: MemberMetadata, protocol_type: str) -> dict[str, Any]:
@@ -117,16 +119,22 @@ def _member(member: MemberMetadata, protocol_type: str) -> dict[str, Any]:
     return row
 
 
-def _consumer_group_record(key: consumer_group_records.Key, value: bytes | None) -> dict[str, Any]:
-    """A record of a group of the consumer protocol (KIP-848)."""
-    kind, further = _KINDS[consumer_group_records.KEY_VERSIONS[type(key)]]
+def _modern_group_record(
+    key: consumer_group_records.Key | share_group_records.ShareKey, value: bytes | None
+) -> dict[str, Any]:
+    """A record of a group of the consumer protocol (KIP-848), or of a share group (KIP-932)."""
+    kind, further = _KINDS[_KEY_VERSIONS[type(key)]]
     row: dict[str, Any] = {"kind": kind, "group": key.group}
     if further is not None:
         row[further] = key[-1]
     if value is None:
         return {**row, "deleted": True}
     try:
-        decoded = consumer_group_records.decode_value(key, value)
+        decoded = (
+            share_group_records.decode_value(key, value)
+            if isinstance(key, share_group_records.ShareKey)
+            else consumer_group_records.decode_value(key, value)
+        )
     except CorruptBatch as error:
         return {**row, "value_bytes": len(value), "unknown": str(error)}
     if decoded is None:
@@ -159,6 +167,18 @@ def _partitions(assignment: Mapping[TopicId, Sequence[int] | Mapping[int, int]])
     ]
 
 
+def _named_topics(topics: Mapping[TopicId, str | NamedPartitions]) -> list[dict[str, Any]]:
+    """Topics whose share partitions are in one state, with their names at the time."""
+    return [
+        {"topic_id": uuid_text(topic), **({"topic": named} if isinstance(named, str) else _named(named))}
+        for topic, named in topics.items()
+    ]
+
+
+def _named(topic: NamedPartitions) -> dict[str, Any]:
+    return {"topic": topic.name, "partitions": list(topic.partitions)}
+
+
 def _member_state(code: int) -> str:
     from oncelog.core.groups.consumer.member import MemberState
 
@@ -171,6 +191,9 @@ _FIELDS: Final[dict[str, Callable[[Any], Any]]] = {
     "assigned": _partitions,
     "pending_revocation": _partitions,
     "state": _member_state,
+    "initializing": _named_topics,
+    "initialized": _named_topics,
+    "deleting": _named_topics,
 }
 """Fields of values with a form of their own in JSON."""
 
