@@ -27,7 +27,7 @@ MEMBERS = [MemberId(f"m{index}") for index in range(3)]
 
 
 class Coordinator:
-    """What was written, by offset. Of two states the one with more deliveries counts, then the later one."""
+    """The written states by offset. Of two states the one with more deliveries counts, then the later one."""
 
     def __init__(self, start: Offset) -> None:
         self.start = start
@@ -279,6 +279,6 @@ class World:
         raise AssertionError(f"stuck at {self.partition.start_offset} of {self._end()}: {in_flight}")
 
     def _end(self) -> int:
-        """Where the window ends when all is done."""
+        """The end of the window when all is done."""
         end = self.log.stable_end if self.committed else self.log.end
         return max((b.last_offset + 1 for b in self.log.batches if b.last_offset < end), default=0)

@@ -5,7 +5,7 @@ The rules:
 2. Records before the start offset are done, whatever their acknowledgement says.
 3. One type for a whole batch keeps it whole; several types, or a part of a batch, split it.
 4. Released records that have had their last delivery are archived, or go to the dead letters (KIP-1191).
-5. RENEW starts the lock anew and writes nothing (KIP-1222).
+5. RENEW replaces the lock and writes nothing (KIP-1222).
 """
 
 from __future__ import annotations
@@ -157,11 +157,11 @@ def _by_type(acknowledgement: Acknowledgement, begin: int, end: int) -> Iterator
 
 
 def release(window: Window, member_id: MemberId, changes: Changes) -> None:
-    """Release what a member holds; it has left, or its session has ended."""
+    """Release the records of a member that has left, or whose session has ended."""
     for batch in window.batches:
         if not any(holds(run, member_id) for run in batch.runs):
             continue
-        # What the log has lost is archived.
+        # The log has lost these records: they cannot be delivered again.
         for run in batch.cut(batch.first_offset, Offset(window.start_offset - 1)):
             if holds(run, member_id):
                 changes.begin(run, RecordState.ARCHIVED)
@@ -172,7 +172,7 @@ def release(window: Window, member_id: MemberId, changes: Changes) -> None:
 
 
 def expire(window: Window, lock: Lock, changes: Changes) -> int:
-    """Release what an expired lock holds. Returns the number of records."""
+    """Release the records of an expired lock. Returns their number."""
     count = 0
     for batch in window.overlapping(lock.first_offset, lock.last_offset):
         if not any(run.lock is lock and run.transition is None for run in batch.runs):

@@ -159,7 +159,7 @@ class SharePartition:
         return changes.write(self.state_epoch)
 
     def release(self, member_id: MemberId) -> StateWrite | None:
-        """Release what the member holds."""
+        """Release the records of the member."""
         changes = Changes(self._window, self.settings)
         release(self._window, member_id, changes)
         return changes.write(self.state_epoch)
@@ -181,7 +181,7 @@ class SharePartition:
             return WriteOutcome(advance(self._window), write.dead_letters)
         if error is not ErrorCode.NONE:
             wakes = roll_back(self._window, write.transitions)
-            # What the log has lost meanwhile is done after all.
+            # Records that the log has lost meanwhile are done after all.
             return WriteOutcome(advance(self._window) or wakes)
         wakes = commit(self._window, write.transitions)
         return WriteOutcome(advance(self._window) or wakes, write.dead_letters)
