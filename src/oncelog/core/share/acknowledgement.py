@@ -56,7 +56,7 @@ _LAST_PAST: Final = Refusal(
 class Acknowledging:
     """One call of :meth:`SharePartition.acknowledge`."""
 
-    __slots__ = ("_changes", "_lock", "_member_id", "_settings", "_window")
+    __slots__ = ("_changes", "_lock", "_member_id", "_settings", "_window", "counts")
 
     def __init__(
         self, window: Window, settings: ShareSettings, member_id: MemberId, lock: Lock, changes: Changes
@@ -67,6 +67,8 @@ class Acknowledging:
         self._lock = lock
         """The lock of renewed records."""
         self._changes = changes
+        self.counts = dict.fromkeys(AcknowledgeType, 0)
+        """Acknowledged records by type."""
 
     def take(self, acknowledgement: Acknowledgement) -> Refusal | None:
         first, last, types = acknowledgement
@@ -90,7 +92,7 @@ class Acknowledging:
         floor = window.floor(first)
         if floor is None and first < window.start_offset <= last:
             floor = window.floor(window.start_offset)
-        if floor is None:
+        if floor is None or first > last:
             return _NOT_IN_FLIGHT
         batches = window.starting_in(floor.first_offset, last)
         if batches[-1].last_offset < first:
@@ -101,8 +103,10 @@ class Acknowledging:
         first, last, types = acknowledgement
         if not batch.is_split:
             run = batch.whole
+            if not run.member_id:
+                return _BATCH_NOT_ACQUIRED
             if run.member_id != self._member_id:
-                return _OTHERS_BATCH if run.member_id else _BATCH_NOT_ACQUIRED
+                return _OTHERS_BATCH
             is_whole = (
                 len(types) == 1
                 and batch.is_within(first, last)
@@ -135,11 +139,11 @@ class Acknowledging:
             if not self._settings.may_renew:
                 return _NO_RENEWAL
             run.renew(self._lock)
-            return None
-        if kind == AcknowledgeType.REJECT and self._settings.has_dead_letters:
+        elif kind == AcknowledgeType.REJECT and self._settings.has_dead_letters:
             self._changes.begin(run, RecordState.ARCHIVING)
         else:
             self._changes.begin(run, _STATES[AcknowledgeType(kind)])
+        self.counts[AcknowledgeType(kind)] += run.count
         return None
 
 

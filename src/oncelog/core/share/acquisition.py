@@ -72,7 +72,8 @@ class Acquisition:
         self._headers = headers
         self._lock = lock
         self._record_limit = record_limit
-        self._batch_size = batch_size
+        # A client may ask for anything.
+        self._batch_size = max(1, batch_size)
         self._limit = max_records
         self._last_offset = Offset(headers[-1].last_offset)
         self._acquired: list[AcquiredBatch] = []

@@ -155,7 +155,8 @@ class SharePartition:
                 self._locks.add(lock)
                 return refusal
         self._locks.add(lock)
-        self._count(acknowledgements)
+        for kind, count in acknowledging.counts.items():
+            self.acknowledged[kind] += count
         return changes.write(self.state_epoch)
 
     def release(self, member_id: MemberId) -> StateWrite | None:
@@ -217,14 +218,6 @@ class SharePartition:
         self._window.check()
         runs = (run for batch in self._window.batches for run in batch.runs)
         self._locks.check((run.lock, run.count) for run in runs if run.lock is not None)
-
-    def _count(self, acknowledgements: Sequence[Acknowledgement]) -> None:
-        for first, last, types in acknowledgements:
-            if len(types) == 1:
-                self.acknowledged[AcknowledgeType(types[0])] += last - first + 1
-                continue
-            for kind in set(types):
-                self.acknowledged[AcknowledgeType(kind)] += types.count(kind)
 
     def _loaded_dead_letters(self) -> list[DeadLetters]:
         letters: list[DeadLetters] = []
