@@ -9,7 +9,7 @@ from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.scenario.node.driver import Driver
 from tests.scenario.node.hanging import Producer, made
-from tests.scenario.node.requests import create_topic, log_of
+from tests.scenario.node.requests import batch, create_topic, log_of, produce
 from tests.scenario.node.shares import (
     ACCEPT,
     REJECT,
@@ -38,7 +38,7 @@ def persister() -> HandPersister:
 def driver(persister) -> Driver:
     """A topic of two partitions, and a group that begins with its first record."""
     driver = Driver()
-    driver.node.share_persister = persister
+    driver.node.share.persister = persister
     peer = driver.connect()
     create_topic(peer, "t", 2)
     set_group_configs(peer, "g", share_auto_offset_reset="earliest")
@@ -168,7 +168,7 @@ def test_a_closed_connection_releases_its_members_records(driver, member) -> Non
     other.send_fetch(T, max_wait_ms=500)
     driver.disconnect(member.peer)
     assert acquired(other.answer()) == [(0, 1, 2)]
-    assert len(driver.node.shares.sessions) == 1
+    assert len(driver.node.share.partitions.sessions) == 1
 
 
 def test_a_fetch_that_waits_when_its_client_goes_acquires_nothing(driver, member) -> None:
@@ -179,12 +179,29 @@ def test_a_fetch_that_waits_when_its_client_goes_acquires_nothing(driver, member
     assert acquired(other.fetch(T)) == [(0, 0, 1)]
 
 
+def test_a_client_that_stops_sending_gets_its_answer_at_once(driver, member) -> None:
+    member.fetch(T)
+    member.send_fetch(max_wait_ms=500)
+    driver.half_close(member.peer)
+    assert member.answer().error_code == 0
+    assert member.peer.closed
+
+
+def test_a_client_that_has_stopped_sending_does_not_wait(driver, member) -> None:
+    driver.hold_syncs = True
+    member.peer.send(produce("t", batch(driver, b"a")), 9)
+    member.send_fetch(T, max_wait_ms=500)
+    driver.half_close(member.peer)
+    driver.release()
+    assert len(member.peer.responses) == 2
+
+
 def test_the_last_session_of_a_group_frees_its_share_partitions(driver, member) -> None:
     write(driver, "t", 2)
     member.fetch(T, ("t", 1))
-    assert len(driver.node.shares.led_partitions) == 2
+    assert len(driver.node.share.partitions.led_partitions) == 2
     driver.disconnect(member.peer)
-    assert len(driver.node.shares.led_partitions) == 0
+    assert len(driver.node.share.partitions.led_partitions) == 0
     assert driver.node.next_deadline_ms() is None or driver.node.next_deadline_ms() > driver.now_ms
 
 
@@ -282,7 +299,7 @@ def test_a_deleted_topic(driver, member) -> None:
     member.fetch(T)
     topic_id = member.topic_id("t")
     driver.connect().ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 4)
-    assert len(driver.node.shares.led_partitions) == 0
+    assert len(driver.node.share.partitions.led_partitions) == 0
     member.topic_id = lambda _name: topic_id
     assert errors(member.acknowledge(("t", 0, 0, 0, ACCEPT))) == [E.UNKNOWN_TOPIC_ID]
     assert errors(member.fetch()) == [E.UNKNOWN_TOPIC_ID]
@@ -295,6 +312,8 @@ def test_limits_of_records_and_bytes(driver, member) -> None:
     one = member.fetch(max_bytes=1)  # at least a batch, however large
     assert acquired(one) == [(20, 29, 1)]
     assert member.fetch(max_records=0, max_wait_ms=500).responses == []
+    assert acquired(member.fetch(batch_size=0, max_records=1))[0][0] == 30
+    assert errors(member.fetch(max_bytes=-1)) == [E.UNKNOWN_SERVER_ERROR]
 
 
 def test_the_record_limit_cuts_batches(driver, member) -> None:
@@ -324,7 +343,7 @@ def test_min_bytes_are_waited_for(driver, member) -> None:
 
 
 def test_the_session_limit_answers_after_the_wait(driver, persister) -> None:
-    driver.node.shares.sessions._most = 1
+    driver.node.share.partitions.sessions._most = 1
     Member(driver).fetch(T)
     late = Member(driver, member_id="n")
     late.send_fetch(T, max_wait_ms=500)
@@ -390,14 +409,14 @@ def test_share_groups_that_are_switched_off(driver, member) -> None:
     member.fetch(T)
     update = FeatureUpdateKey(feature="share.version", max_version_level=0, upgrade_type=2)
     driver.connect().ask(UpdateFeaturesRequest(timeout_ms=1000, feature_updates=[update]), 1)
-    assert len(driver.node.shares.sessions) == len(driver.node.shares.led_partitions) == 0
+    assert len(driver.node.share.partitions.sessions) == len(driver.node.share.partitions.led_partitions) == 0
     assert member.fetch(T).error_code == E.UNSUPPORTED_VERSION
     assert member.acknowledge(("t", 0, 0, 0, ACCEPT)).error_code == E.UNSUPPORTED_VERSION
 
 
 def test_records_of_transactions(persister) -> None:
     driver = made()
-    driver.node.share_persister = persister
+    driver.node.share.persister = persister
     peer = driver.connect()
     for group, isolation in (("g", "read_committed"), ("u", "read_uncommitted")):
         set_group_configs(peer, group, share_auto_offset_reset="earliest", share_isolation_level=isolation)

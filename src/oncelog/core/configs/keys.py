@@ -115,7 +115,8 @@ _WITHOUT_EFFECT: Final = {
     ),
     "The system sizes the buffers of sockets; logs and coordinators allocate none in advance.": (
         "socket.receive.buffer.bytes socket.send.buffer.bytes replica.socket.receive.buffer.bytes log.preallocate "
-        "preallocate log.cleaner.io. offsets.load.buffer.size transaction.state.log.load.buffer.size"
+        "preallocate log.cleaner.io. offsets.load.buffer.size share.coordinator.load.buffer.size "
+        "transaction.state.log.load.buffer.size"
     ),
     "Checkpoints, first looks at logs and internal topics have their own times and formats.": (
         "replica.high.watermark.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms "
@@ -177,10 +178,10 @@ DOCUMENTATION: Final = {
     "remote.storage.enable": "Tiered storage for the topic; it is not supported, so true is rejected.",
     "request.timeout.ms": "How long a broker waits for another broker's response.",
     "segment.index.bytes": "The largest size of a segment's indexes; a full index begins a new segment.",
-    "share.coordinator.state.topic.min.isr": "In-sync replicas __share_group_state needs; not set: 1 when one broker is "
-    "alive, else 2.",
-    "share.coordinator.state.topic.replication.factor": "Replicas of __share_group_state; not set: as many as there are "
-    "brokers, at most 3.",
+    "share.coordinator.state.topic.min.isr": "In-sync replicas __share_group_state needs; not set: 1 when one broker "
+    "is alive, else 2.",
+    "share.coordinator.state.topic.replication.factor": "Replicas of __share_group_state; not set: as many as there "
+    "are brokers, at most 3.",
     "socket.listen.backlog.size": "Connections that wait to be accepted, on each listener; 1024 where it is not set.",
     "socket.request.max.bytes": "The largest Produce request; other requests are limited by oncelog.request.max.bytes.",
     "transaction.state.log.min.isr": "In-sync replicas __transaction_state needs; not set: 1 when one broker is alive, "

@@ -72,9 +72,9 @@ def handle(request: wire.ShareFetchRequest, context: Context) -> Steps[wire.Shar
         context.connection_id,
         acknowledges=acknowledges,
     )
-    if begun.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED:
+    if begun.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED and request.max_wait_ms > 0:
         # The member tries again at once: it is slowed down as if it waited for records.
-        yield UntilReadable((), lambda changed: False, context.now_ms + max(0, request.max_wait_ms))
+        yield UntilReadable((), lambda changed: False, context.now_ms + request.max_wait_ms)
     if begun.error_code != ErrorCode.NONE:
         return error_answer(begun.error_code)
     rights = TopicRights(context)
@@ -115,7 +115,7 @@ def _fetch(
     answer: ShareFetchAnswer,
 ) -> Steps[ErrorCode]:
     """Acquire records of the session's partitions, waiting for some up to ``max_wait_ms``."""
-    deadline_ms = context.now_ms + max(0, request.max_wait_ms)
+    deadline_ms = context.now_ms + request.max_wait_ms
     readable: list[tuple[PartitionKey, TopicPartition]] = []
 
     def sort_out(keys: Sequence[PartitionKey]) -> None:
@@ -134,20 +134,29 @@ def _fetch(
     params = _params_of(request, context, shares, key)
     if params.max_records == 0 or params.max_bytes == 0:
         return ErrorCode.NONE
+    if params.max_bytes < 0:
+        for partition_key, _ in readable:
+            answer.fail(partition_key, ErrorCode.UNKNOWN_SERVER_ERROR)
+        return ErrorCode.NONE
     reads = ShareReads(context, shares, params)
     for partition_key, partition in readable:
         reads.add(partition_key, ShareKey(key.group_id, *partition_key), partition)
+    waits = request.max_wait_ms > 0
     while not reads.try_to_acquire():
-        for fetched in reads.searches():
+        searches = reads.searches()
+        for fetched in searches:
             yield from _search(fetched, context, shares)
-        if reads.is_done or context.now_ms >= deadline_ms:
+        if searches:
+            continue
+        if not waits:
             break
-        # A request that came after this one, on another connection, has taken over the session.
+        waits = False  # only once: the wait also ends when the client stops sending
         yield UntilReadable(
             reads.wait_keys,
             lambda changed: not shares.sessions.is_current(begun) or reads.ready(changed),
             deadline_ms,
         )
+        # A request that came later, on another connection, has taken over the session.
         if not reads.is_done and not shares.sessions.is_current(begun):
             return ErrorCode.INVALID_SHARE_SESSION_EPOCH
     reads.acquire_what_there_is()
@@ -182,7 +191,7 @@ def _params_of(request: wire.ShareFetchRequest, context: Context, shares: Shares
         min_bytes=min(request.min_bytes, max_bytes),
         max_bytes=max_bytes,
         max_records=request.max_records,
-        batch_size=request.batch_size,
+        batch_size=max(1, request.batch_size),
         record_limit=request.share_acquire_mode == _RECORD_LIMIT,
         read_committed=shares.settings_of(key.group_id).read_committed,
     )
