@@ -388,8 +388,10 @@ def test_offsets_are_altered_described_with_their_lag_and_deleted(driver: Driver
     assert shares.starts(topic_id(driver)) == {1: 2}
     assert parts(describe_offsets(peer, None)) == [("t", 1, 2, 1, 0)]
     assert parts(describe_offsets(peer, None, version=0)) == [("t", 1, 2, -1, 0)]
-    named = describe_offsets(peer, {"t": [0, 1, -1], "missing": [3]})
-    assert parts(named) == [("t", 0, -1, -1, 0), ("t", 1, 2, 1, 0), ("t", -1, -1, -1, 0), ("missing", 3, -1, -1, 0)]
+    named = describe_offsets(peer, {"t": [0, 1], "missing": [3]})
+    assert parts(named) == [("t", 0, -1, -1, 0), ("t", 1, 2, 1, 0), ("missing", 3, -1, -1, 0)]
+    for impossible in ([-1], []):
+        assert describe_offsets(peer, {"t": impossible}).error_code == E.UNKNOWN_SERVER_ERROR
     (group,) = peer.ask(ListGroupsRequest(), 5).groups
     assert (group.group_id, group.group_state) == ("g", "Empty")
     deleted = delete_offsets(peer, "t", "missing")
