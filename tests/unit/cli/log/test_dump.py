@@ -207,7 +207,11 @@ def test_share_groups_are_shown() -> None:
         share_group_records.ShareCurrentMemberKey("g", "m1"),
         share_group_records.ShareCurrentMemberValue(3, 2, 0, {topic: (0, 1)}),
     ) == {
-        "kind": "share_group_current_assignment", "group": "g", "member_id": "m1", "epoch": 3, "previous_epoch": 2,
+        "kind": "share_group_current_assignment",
+        "group": "g",
+        "member_id": "m1",
+        "epoch": 3,
+        "previous_epoch": 2,
         "state": "STABLE",
         "assigned": [{"topic_id": id_text, "partitions": [0, 1]}],
     }
