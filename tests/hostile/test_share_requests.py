@@ -27,7 +27,7 @@ T = ("t", 0)
 @pytest.fixture
 def driver() -> Driver:
     driver = Driver()
-    driver.node.share_persister = HandPersister()
+    driver.node.share.persister = HandPersister()
     peer = driver.connect()
     create_topic(peer, "t", 2)
     set_group_configs(peer, "g", share_auto_offset_reset="earliest")
@@ -96,7 +96,7 @@ class Hostile:
     def step(self) -> None:
         request = self.random.choice([self.fetch, self.acknowledgement])()
         request.group_id, request.member_id = "g", "bad"
-        session = next(iter(self.driver.node.shares.sessions._sessions.values()), None)
+        session = next(iter(self.driver.node.share.partitions.sessions._sessions.values()), None)
         in_order = 0 if session is None else session.epoch
         request.share_session_epoch = self.random.choice([in_order, in_order, in_order, *INT32])
         peer: Peer = self.member.peer
@@ -117,7 +117,7 @@ def test_edge_values(driver, seed) -> None:
     assert not [report for report in driver.reports if "failed" in report], driver.reports
     driver.disconnect(hostile.member.peer)
     good = Member(driver)
-    assert len(driver.node.shares.led_partitions) == 0
+    assert len(driver.node.share.partitions.led_partitions) == 0
     assert good.fetch(T).error_code == 0
 
 
@@ -126,7 +126,7 @@ def test_a_session_for_more_partitions_than_fit(driver, monkeypatch) -> None:
     member = Member(driver)
     answer = member.fetch(*[("t", index) for index in range(101)])
     assert answer.error_code == E.SHARE_SESSION_LIMIT_REACHED
-    assert driver.node.shares.sessions.partition_count == 0
+    assert driver.node.share.partitions.sessions.partition_count == 0
 
 
 def test_share_partitions_of_ever_more_groups(driver, monkeypatch) -> None:
@@ -134,7 +134,7 @@ def test_share_partitions_of_ever_more_groups(driver, monkeypatch) -> None:
     members = [Member(driver, group=f"g{number}") for number in range(5)]
     for member in members:
         member.fetch(T, max_wait_ms=0)
-    assert len(driver.node.shares.led_partitions) == 3
+    assert len(driver.node.share.partitions.led_partitions) == 3
     late = members[4]
     late.send_fetch(max_wait_ms=500)
     assert not late.peer.responses  # waits, as if there were no records
@@ -142,7 +142,7 @@ def test_share_partitions_of_ever_more_groups(driver, monkeypatch) -> None:
     driver.advance(500)
     assert late.answer().error_code == 0
     late.fetch()
-    assert len(driver.node.shares.led_partitions) == 3
+    assert len(driver.node.share.partitions.led_partitions) == 3
 
 
 def test_an_acknowledgement_of_all_offsets(driver) -> None:
@@ -159,7 +159,7 @@ def test_sessions_opened_again_and_again(driver) -> None:
     for _ in range(50):
         member.epoch = 0
         member.fetch(T)
-    shares = driver.node.shares
+    shares = driver.node.share.partitions
     assert (len(shares.sessions), shares.sessions.partition_count) == (1, 1)
     driver.disconnect(member.peer)
     assert (len(shares.sessions), len(shares.led_partitions)) == (0, 0)
@@ -172,4 +172,4 @@ def test_a_request_behind_a_closed_client_opens_no_session_for_ever(driver) -> N
     member.send_fetch(T)
     driver.disconnect(member.peer)
     driver.release()
-    assert len(driver.node.shares.sessions) == 0
+    assert len(driver.node.share.partitions.sessions) == 0

@@ -15,6 +15,7 @@ from oncelog.client.blocking import Client, Committed, Producer
 from oncelog.client.programs.group import commit_offsets
 from oncelog.testing import Broker
 from tests.interop.admin.lab import WITHOUT_VERIFICATION, ByHand, at
+from tests.peers.apache_kafka import ApacheKafka
 from tests.peers.process import free_ports
 from tests.snippets.play import Stage
 from tests.unit.schemas.fake_registry import fake_registry
@@ -140,6 +141,15 @@ def _of_group_consumers(directory: Path) -> Iterator[Stage]:
         _populate(broker.bootstrap_servers, "flights")
         _commit(broker.bootstrap_servers, "watchers", "flights")
         yield Stage(environment={BOOTSTRAP: broker.bootstrap_servers})
+
+
+@contextmanager
+def _of_share_groups(directory: Path) -> Iterator[Stage]:
+    with ApacheKafka(heap_mb=320) as kafka:
+        servers = kafka.bootstrap_servers
+        with Client(servers) as client:
+            create_topic(client, NewTopic("jobs", partitions=1))
+        yield Stage(replaced={"localhost:9092": servers}, environment={BOOTSTRAP: servers})
 
 
 @contextmanager
@@ -305,5 +315,6 @@ STAGES: Final[dict[str, Callable[[Path], AbstractContextManager[Stage]]]] = {
     "docs/schemas.md": _of_schemas,
     "docs/security-acls.md": _of_acls,
     "docs/security.md": _of_security,
+    "docs/share-groups.md": _of_share_groups,
     "docs/tutorial.md": _of_tutorial,
 }

@@ -3,12 +3,13 @@
 Two clients run the same programs (``programs``) over the same state machines (``machine``):
 
 ``oncelog.client.blocking``
-    ``Client``, ``Producer``, ``TransactionalProducer``, ``Fetcher``, ``GroupConsumer``. No threads: work happens only
-    while one of their methods runs.
+    ``Client``, ``Producer``, ``TransactionalProducer``, ``Fetcher``, ``GroupConsumer``, ``ShareConsumer``. No threads:
+    work happens only while one of their methods runs.
 ``oncelog.client.aio``
     ``AsyncClient``, ``AsyncProducer``, ``AsyncTransactionalProducer``, ``AsyncConsumer``, ``AsyncGroupConsumer``,
-    on any event loop.
+    ``AsyncShareConsumer``, on any event loop.
 
-Consumers return batches as received; ``read_fetched`` of either package turns them into records. Errors outside this
+Consumers return batches as received; ``read_fetched`` of either package turns them into records. Share consumers
+return records. Errors outside this
 program are ``ClientError`` (``oncelog.client.errors``), in one line that says what to do.
 """

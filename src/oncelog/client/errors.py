@@ -63,6 +63,12 @@ EXPLANATIONS: Final[dict[ErrorCode, str]] = {
     ErrorCode.INVALID_REGULAR_EXPRESSION: "not a valid regular expression (RE2 syntax)",
     ErrorCode.GROUP_MAX_SIZE_REACHED: "the group is full",
     ErrorCode.FENCED_INSTANCE_ID: "another member with the same instance id has taken over",
+    ErrorCode.INVALID_RECORD_STATE: (
+        "this member does not have the record (any more): its lock ended, or it was acknowledged already"
+    ),
+    ErrorCode.SHARE_SESSION_NOT_FOUND: "the leader does not have the member's share session (any more)",
+    ErrorCode.INVALID_SHARE_SESSION_EPOCH: "the leader expects another request of the share session",
+    ErrorCode.SHARE_SESSION_LIMIT_REACHED: "the leader has no room for another share session",
     ErrorCode.SASL_AUTHENTICATION_FAILED: "user name, password or token is wrong",
     ErrorCode.UNSUPPORTED_SASL_MECHANISM: "the broker does not have this SASL mechanism",
 }
@@ -140,7 +146,7 @@ class UnknownTopic(BrokerRefused):
 
 
 class OutOfTurn(ClientError):
-    """The transactional producer's state does not allow the operation; nothing was changed or sent."""
+    """The state of the producer or consumer does not allow the operation; nothing was changed or sent."""
 
 
 class Closed(ClientError):

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from oncelog.base.ids import SHARE_GROUP_STATE, BrokerId
+from oncelog.base.ids import BrokerId
 from oncelog.base.invariant import InvariantViolation
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.controller.image.cluster_image import ClusterImage, ImageDelta
@@ -38,7 +38,6 @@ from oncelog.node.coordinators.group_coordinators import GroupCoordinators, grou
 from oncelog.node.coordinators.markers import MarkerWriter
 from oncelog.node.coordinators.producer_ids import ProducerIds
 from oncelog.node.coordinators.runner import CoordinatorServices
-from oncelog.node.coordinators.share_state_coordinators import ShareStateCoordinators, share_state_settings
 from oncelog.node.coordinators.transaction_coordinators import (
     TransactionCoordinators,
     transaction_settings,
@@ -67,8 +66,6 @@ from oncelog.node.kernel.events import (
     RequestReceived,
     Shutdown,
     StoodStill,
-    StopListening,
-    Stopped,
     Synced,
 )
 from oncelog.node.kernel.tasks import OffloadedWork, Runnable
@@ -88,18 +85,17 @@ from oncelog.node.requests.lazy_apis import Handle
 from oncelog.node.requests.login_state import LoginPhase
 from oncelog.node.requests.pause_recovery import PauseRecovery
 from oncelog.node.requests.throttling import Throttling
+from oncelog.node.share.services import ShareServices
+from oncelog.node.stopping import Stopping
 from oncelog.ports import Entropy
 
 if TYPE_CHECKING:
-    from oncelog.node.coordinators.share_state_requests import ShareStateRequests
     from oncelog.node.hanging.coordinator_queries import CoordinatorQueries
     from oncelog.node.hanging.watch import HangingTransactionWatch
     from oncelog.node.liveness.freeze_watch import FreezeWatch
     from oncelog.node.replication.leadership_check import LeadershipChecker
     from oncelog.node.replication.log_ends import LogEnds
     from oncelog.node.requests.logins import Logins
-    from oncelog.node.share.persister import SharePersister
-    from oncelog.node.share.share_partitions import SharePartitions
     from oncelog.storage.log_directory import LogDirectory
 
 COMMIT: Final = "commit"
@@ -110,7 +106,6 @@ LONGEST_SESSION_MS: Final = 40_000
 class Node:
     freeze_watch: FreezeWatch | None = None
     """Made with the first other broker."""
-    _shares: SharePartitions | None = None
 
     def __init__(
         self,
@@ -126,11 +121,6 @@ class Node:
         self.logs = logs
         self._connections: dict[int, Connection] = {}
         self._continuing = False
-        # Rounds of the loop in which requests read before :class:`StopListening` may still arrive.
-        self._rounds_before_stop = 0
-        self._stopping = False
-        self._stop_by_ms: int | None = None
-        self._shutting_down = False
         self._outbox = Outbox()
         self._deadlines = Deadlines()
         self._runnable = Runnable()
@@ -166,13 +156,14 @@ class Node:
             self._messages,
             self.audit_trail,
         )
-        self.share_states = ShareStateCoordinators(share_state_settings(config), services, self._messages)
+        self.share = self._make_share_services(services)
         self._hanging_watch: HangingTransactionWatch | None = None
         self.access = access_control(self.cluster, authoriser, self._outbox, self._deadlines)
         self.requests = self._make_requests()
         self._pause_recovery = PauseRecovery(
             self.cluster, self._metadata_log, self._deadlines, self.requests, self._outbox
         )
+        self._stopping = self._make_stopping()
 
     @property
     def now_ms(self) -> int:
@@ -278,18 +269,17 @@ class Node:
                 self._maintenance.job_finished(event, effects)
         elif isinstance(event, Continued):
             self._continuing = False  # loads continue in _settle
-            self._rounds_before_stop = max(0, self._rounds_before_stop - 1)
+            self._stopping.round_ended()
             self._runnable.next_slice()
             self.requests.serve_closed()
         elif isinstance(event, StoodStill):
             self._pause_recovery.process_paused(event)
         elif isinstance(event, Shutdown):
-            self._shut_down(event)
+            self._stopping.begin(event.deadline_ms)
 
     def _end_sessions(self, connection_id: int) -> None:
         self.partitions.fetch_sessions.cache.close(connection_id)
-        if self._shares is not None:
-            self._shares.connection_closed(connection_id)
+        self.share.connection_closed(connection_id)
 
     def _open(self, event: ConnectionOpened) -> None:
         connection = self._connections[event.connection_id] = Connection(
@@ -303,25 +293,6 @@ class Node:
         if event.security_protocol.has_sasl:
             connection.login = self.logins.begin(event.listener_name)
 
-    def _shut_down(self, event: Shutdown) -> None:
-        self._shutting_down = True
-        self._stop_by_ms = event.deadline_ms
-        self._deadlines.at(event.deadline_ms, lambda _now: None)
-        self._metadata_log.leave()
-        self.controller.end()
-        self._controlled_shutdown.begin(event.deadline_ms)
-
-    def _stop_serving(self, effects: list[Effect]) -> None:
-        self._pause_recovery.end()
-        self._shutting_down, self._stopping = False, True
-        effects.append(StopListening())
-        self.requests.mutes.end()
-        # The runtime hands in what it has read in its next round; the present round may have begun already.
-        self._rounds_before_stop = 2
-        for log in self.logs.logs.values():
-            if log.durable_offset < log.log_end_offset:
-                self._group_commit.flush(log)  # in parallel now, instead of one by one when the logs are closed
-
     def _settle(self, effects: list[Effect]) -> None:
         """Run all that this event has set in motion, then start the syncs it requires."""
         while True:
@@ -329,7 +300,7 @@ class Node:
             self._delayed_fetches.wake_ready()
             if self._runnable.is_empty():
                 break
-        loading = self.groups.load_slice() | self.transactions.load_slice() | self.share_states.load_slice()
+        loading = self.groups.load_slice() | self.transactions.load_slice() | self.share.states.load_slice()
         if self.partitions.create_slice() | loading:
             self.requests.run_woken()
             self._continue_later(effects)
@@ -343,29 +314,26 @@ class Node:
         self.links.take_outgoing(effects)
         self._maintenance.start_jobs(effects)
         self._offloaded.start(effects)
-        if self._shutting_down and self._controlled_shutdown.is_done:
-            self._stop_serving(effects)
+        self._stopping.end_serving(effects)
         self._group_commit.start_syncs(effects)
         self.directory.check()
-        if self._stopping and self._rounds_before_stop:
+        if self._stopping.finish(effects):
             self._continue_later(effects)
-        elif self._stopping:
-            self._stop_when_idle(effects)
 
     def _continue_later(self, effects: list[Effect]) -> None:
         if not self._continuing:
             self._continuing = True
             effects.append(Continue())
 
-    def _stop_when_idle(self, effects: list[Effect]) -> None:
-        assert self._stop_by_ms is not None
+    def _serve_no_more(self) -> None:
+        self._pause_recovery.end()
+        self.requests.mutes.end()
+
+    def _is_idle(self) -> bool:
         decided = not (
             self._runnable.has_slices() or self.transactions.markers.has_decided() or self._works_on_backlog()
         )
-        idle = decided and self._offloaded.is_idle() and self._group_commit.is_idle() and self._metadata_log.is_idle()
-        if idle or self.now_ms >= self._stop_by_ms:
-            self._stopping = False
-            effects.append(Stopped())
+        return decided and self._offloaded.is_idle() and self._group_commit.is_idle() and self._metadata_log.is_idle()
 
     def _works_on_backlog(self) -> bool:
         """True while this broker can itself advance undecided requests."""
@@ -383,18 +351,13 @@ class Node:
         self.cluster.apply_change(delta)
         gone = self.partitions.apply_change(delta)
         deleted = {topic.name for topic in delta.deleted}
-        for coordinators in (self.groups, self.transactions, self.share_states):
+        for coordinators in (self.groups, self.transactions, self.share.states):
             if coordinators.topic in deleted:
                 coordinators.follow(None)
             elif gone:
                 coordinators.partitions_deleted(gone)
-        if self._shares is not None:
-            self._shares.follow(delta)
-        if delta.deleted:
-            self.share_states.topics_deleted({topic.topic_id for topic in delta.deleted})
         self._follow_internal_topics()
-        if SHARE_GROUP_STATE in delta.altered and "share_persister" in self.__dict__:
-            self.share_persister.coordinators_changed()
+        self.share.follow(delta)
         self.transactions.settings.transaction_version = transaction_version(self.cluster.image)
         if delta.brokers:
             self.links.apply_change(delta.image)
@@ -428,7 +391,7 @@ class Node:
         )
 
     def _follow_internal_topics(self) -> None:
-        for coordinators in (self.groups, self.transactions, self.share_states):
+        for coordinators in (self.groups, self.transactions, self.share.states):
             coordinators.follow(self.cluster.image.topics.get(coordinators.topic))
 
     @cached_property
@@ -438,13 +401,6 @@ class Node:
 
         credentials = LoginCredentials(self.cluster, self._metadata_log)
         return Logins(self._first_config, credentials, self._deadlines, self._outbox)
-
-    @cached_property
-    def share_persister(self) -> SharePersister:
-        """Made for the first share group."""
-        from oncelog.node.share.persister import SharePersister
-
-        return SharePersister(self._messages, self.cluster, self._metadata_log, self._deadlines)
 
     @property
     def hanging_watch(self) -> HangingTransactionWatch:
@@ -463,48 +419,11 @@ class Node:
             )
         return self._hanging_watch
 
-    @property
-    def shares(self) -> SharePartitions:
-        """Made for the first request of a share group."""
-        if self._shares is None:
-            from oncelog.node.share.dead_letter_appends import DeadLetterAppends
-            from oncelog.node.share.dead_letters import DeadLetterWriter
-            from oncelog.node.share.share_partitions import SharePartitions
-
-            settings = self.groups.share_settings
-            appends = DeadLetterAppends(self.cluster, self.partitions, self._group_commit, self.links, self._deadlines)
-            self._shares = SharePartitions(
-                self.cluster,
-                self.partitions,
-                self._group_commit,
-                self._delayed_fetches,
-                self._deadlines,
-                self._runnable,
-                self.share_persister,
-                settings,
-                DeadLetterWriter(
-                    self.cluster,
-                    self.partitions,
-                    self._metadata_log,
-                    self._deadlines,
-                    self._outbox,
-                    settings,
-                    appends,
-                ),
-            )
-        return self._shares
-
     @cached_property
     def _queries(self) -> CoordinatorQueries:
         from oncelog.node.hanging.coordinator_queries import CoordinatorQueries
 
         return CoordinatorQueries(self._messages, self.transactions, self.cluster, self._leadership, self._runnable)
-
-    @cached_property
-    def _share_state_requests(self) -> ShareStateRequests:
-        from oncelog.node.coordinators.share_state_requests import ShareStateRequests
-
-        return ShareStateRequests(lambda: self.share_persister, self._runnable)
 
     @cached_property
     def _log_ends(self) -> LogEnds:
@@ -541,6 +460,18 @@ class Node:
         self.links.on_frozen.append(failed.mark_failed)
         self.links.on_reached.append(failed.mark_reachable)
         return failed
+
+    def _make_stopping(self) -> Stopping:
+        return Stopping(
+            self._metadata_log,
+            self.controller,
+            self._controlled_shutdown,
+            self.logs,
+            self._group_commit,
+            self._deadlines,
+            self._serve_no_more,
+            self._is_idle,
+        )
 
     def _make_group_commit(self) -> GroupCommit:
         return GroupCommit(
@@ -585,6 +516,16 @@ class Node:
             self._outbox,
         )
 
+    def _make_share_services(self, services: CoordinatorServices) -> ShareServices:
+        return ShareServices(
+            services,
+            self._messages,
+            self._metadata_log,
+            self._delayed_fetches,
+            self.links,
+            lambda: self.groups.share_settings,
+        )
+
     def _replication(self) -> ReplicationServices:
         return ReplicationServices(
             self.links,
@@ -605,12 +546,10 @@ class Node:
             waits.Transact: self.transactions.park,
             waits.TransactEach: self.transactions.park_each,
             waits.AddToTransaction: self.transactions.park_adding,
-            waits.KeepShareStates: self.share_states.park,
             waits.UntilMarked: self.transactions.marker_waits.park,
             waits.UntilConfirmed: lambda task, wait: self._leadership.park(task, wait),
             waits.AskCoordinator: lambda task, wait: self._queries.park(task, wait),
             waits.FindTransactionalId: lambda task, wait: self._queries.park_search(task, wait),
-            waits.PersistShareStates: lambda task, wait: self._share_state_requests.park(task, wait),
             waits.AskLogEnds: lambda task, wait: self._log_ends.park(task, wait),
             waits.CommitMetadata: self._metadata_log.park,
             waits.ReadNodes: self._tree_reads.park,
@@ -618,6 +557,5 @@ class Node:
             waits.UntilElected: self._failed_brokers.park,
             waits.NextSlice: self._runnable.park,
             waits.Offload: self._offloaded.park,
-            waits.UseShares: lambda task, _wait: self._runnable.wake(task, self.shares),
-            waits.UntilAcknowledged: lambda task, wait: self.shares.park(task, wait),
+            **self.share.parks(),
         }

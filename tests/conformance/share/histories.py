@@ -402,7 +402,10 @@ class History:
 
     def _persist(self, state: ShareState) -> None:
         for offset, (delivery_state, count) in by_offset(state.batches).items():
-            self._written[offset] = delivery_state, count
+            # As the share coordinator merges: writes may end in another order than they began.
+            kept_state, kept_count = self._written.get(offset, (0, 0))
+            if (count, delivery_state) >= (kept_count, kept_state):
+                self._written[offset] = delivery_state, count
         self._written_start = max(self._written_start, state.start_offset)
 
     def _end_copy(self) -> None:

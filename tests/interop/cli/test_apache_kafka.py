@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from oncelog.admin.configs import ResourceType, alter_configs
+from oncelog.client.blocking import Client
 from tests.interop.cli.conftest import Run
 from tests.peers.apache_kafka import ApacheKafka
 from tests.waiting import wait_until
@@ -46,6 +48,25 @@ def test_topics_records_and_groups(run: Run, kafka: ApacheKafka) -> None:
     (topic,) = json.loads(run("topic", "describe", "t", "--sizes", "--json").out)
     assert (len(topic["partitions"]), len(topic["replicas"])) == (5, 5)
     assert run("topic", "delete", "t").code == 0
+
+
+def test_a_share_group(run: Run, kafka: ApacheKafka) -> None:
+    assert run("topic", "create", "jobs").code == 0
+    with Client(kafka.bootstrap_servers) as client:
+        alter_configs(client, ResourceType.GROUP, "workers", change={"share.auto.offset.reset": "earliest"})
+    assert run("produce", "jobs", stdin=b"a\nb\nc\n").code == 0
+    peeked = run("consume", "jobs", "--share", "workers", "--exit", "--release", "--json").out.splitlines()
+    assert [(json.loads(line)["payload"], json.loads(line)["delivery_count"]) for line in peeked] == [
+        ("a", 1),
+        ("b", 1),
+        ("c", 1),
+    ]
+    assert run("consume", "jobs", "--share", "workers", "-c", "1", "--reject") == (0, "a\n", "")
+    assert run("consume", "jobs", "--share", "workers", "-c", "1") == (0, "b\n", "")
+    assert run("consume", "jobs", "--share", "workers", "--exit").out == "c\n"
+    assert run("consume", "jobs", "--share", "workers", "--exit").out == ""
+    refused = run("consume", "missing", "--share", "workers")
+    assert (refused.code, "topic 'missing'" in refused.err) == (1, True)
 
 
 def test_the_state_of_a_cluster(run: Run) -> None:

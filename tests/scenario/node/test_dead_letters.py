@@ -36,7 +36,7 @@ def persister() -> HandPersister:
 def driver(persister) -> Driver:
     """A group whose dead letters, with their records, go to ``dlq.t``, which does not exist yet."""
     driver = Driver()
-    driver.node.share_persister = persister
+    driver.node.share.persister = persister
     peer = driver.connect()
     create_topic(peer, "t")
     set_group_configs(
@@ -88,7 +88,7 @@ def test_a_rejected_record_becomes_a_dead_letter(driver, member) -> None:
     )
     assert acquired(member.fetch()) == [(2, 2, 2)]
     driver.advance(0)
-    assert driver.node.shares.counters.dead_letters == 1
+    assert driver.node.share.partitions.counters.dead_letters == 1
 
 
 def test_a_record_delivered_too_often_becomes_a_dead_letter(driver, member) -> None:
@@ -123,7 +123,7 @@ def test_records_are_archived_without_a_usable_topic(driver, member, configs) ->
     member.fetch(T)
     assert errors(member.acknowledge(("t", 0, 0, 1, REJECT))) == [E.NONE]
     assert acquired(member.fetch()) == []
-    assert driver.node.shares.counters.failed_dead_letters == 2
+    assert driver.node.share.partitions.counters.failed_dead_letters == 2
     assert [report for report in driver.reports if "dlq.t" in report]
 
 

@@ -24,6 +24,7 @@ from tests.scenario.node.shares import (
     values,
     write,
 )
+from tests.scenario.node.test_quotas import set_quota
 
 LOCK_MS = 30_000
 T = ("t", 0)
@@ -38,7 +39,7 @@ def persister() -> HandPersister:
 def driver(persister) -> Driver:
     """A topic of two partitions, and a group that begins with its first record."""
     driver = Driver()
-    driver.node.share_persister = persister
+    driver.node.share.persister = persister
     peer = driver.connect()
     create_topic(peer, "t", 2)
     set_group_configs(peer, "g", share_auto_offset_reset="earliest")
@@ -168,7 +169,7 @@ def test_a_closed_connection_releases_its_members_records(driver, member) -> Non
     other.send_fetch(T, max_wait_ms=500)
     driver.disconnect(member.peer)
     assert acquired(other.answer()) == [(0, 1, 2)]
-    assert len(driver.node.shares.sessions) == 1
+    assert len(driver.node.share.partitions.sessions) == 1
 
 
 def test_a_fetch_that_waits_when_its_client_goes_acquires_nothing(driver, member) -> None:
@@ -199,9 +200,9 @@ def test_a_client_that_has_stopped_sending_does_not_wait(driver, member) -> None
 def test_the_last_session_of_a_group_frees_its_share_partitions(driver, member) -> None:
     write(driver, "t", 2)
     member.fetch(T, ("t", 1))
-    assert len(driver.node.shares.led_partitions) == 2
+    assert len(driver.node.share.partitions.led_partitions) == 2
     driver.disconnect(member.peer)
-    assert len(driver.node.shares.led_partitions) == 0
+    assert len(driver.node.share.partitions.led_partitions) == 0
     assert driver.node.next_deadline_ms() is None or driver.node.next_deadline_ms() > driver.now_ms
 
 
@@ -299,7 +300,7 @@ def test_a_deleted_topic(driver, member) -> None:
     member.fetch(T)
     topic_id = member.topic_id("t")
     driver.connect().ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 4)
-    assert len(driver.node.shares.led_partitions) == 0
+    assert len(driver.node.share.partitions.led_partitions) == 0
     member.topic_id = lambda _name: topic_id
     assert errors(member.acknowledge(("t", 0, 0, 0, ACCEPT))) == [E.UNKNOWN_TOPIC_ID]
     assert errors(member.fetch()) == [E.UNKNOWN_TOPIC_ID]
@@ -312,6 +313,8 @@ def test_limits_of_records_and_bytes(driver, member) -> None:
     one = member.fetch(max_bytes=1)  # at least a batch, however large
     assert acquired(one) == [(20, 29, 1)]
     assert member.fetch(max_records=0, max_wait_ms=500).responses == []
+    assert acquired(member.fetch(batch_size=0, max_records=1))[0][0] == 30
+    assert errors(member.fetch(max_bytes=-1)) == [E.UNKNOWN_SERVER_ERROR]
 
 
 def test_the_record_limit_cuts_batches(driver, member) -> None:
@@ -341,7 +344,7 @@ def test_min_bytes_are_waited_for(driver, member) -> None:
 
 
 def test_the_session_limit_answers_after_the_wait(driver, persister) -> None:
-    driver.node.shares.sessions._most = 1
+    driver.node.share.partitions.sessions._most = 1
     Member(driver).fetch(T)
     late = Member(driver, member_id="n")
     late.send_fetch(T, max_wait_ms=500)
@@ -407,14 +410,14 @@ def test_share_groups_that_are_switched_off(driver, member) -> None:
     member.fetch(T)
     update = FeatureUpdateKey(feature="share.version", max_version_level=0, upgrade_type=2)
     driver.connect().ask(UpdateFeaturesRequest(timeout_ms=1000, feature_updates=[update]), 1)
-    assert len(driver.node.shares.sessions) == len(driver.node.shares.led_partitions) == 0
+    assert len(driver.node.share.partitions.sessions) == len(driver.node.share.partitions.led_partitions) == 0
     assert member.fetch(T).error_code == E.UNSUPPORTED_VERSION
     assert member.acknowledge(("t", 0, 0, 0, ACCEPT)).error_code == E.UNSUPPORTED_VERSION
 
 
 def test_records_of_transactions(persister) -> None:
     driver = made()
-    driver.node.share_persister = persister
+    driver.node.share.persister = persister
     peer = driver.connect()
     for group, isolation in (("g", "read_committed"), ("u", "read_uncommitted")):
         set_group_configs(peer, group, share_auto_offset_reset="earliest", share_isolation_level=isolation)
@@ -432,3 +435,16 @@ def test_records_of_transactions(persister) -> None:
     assert other.write() == 3
     other.end()
     assert acquired(member.fetch())[0][0] == 3
+
+
+def test_a_member_over_its_quota_gets_its_records_and_waits_afterwards(driver, member) -> None:
+    set_quota(driver.connect(), consumer_byte_rate=1000.0)
+    for _ in range(2):
+        assert not member.peer.paused
+        member.driver.connect().ask(produce("t", batch(driver, b"x" * 6000)), 9)
+        got = member.fetch(T)
+        assert acquired(got)
+    assert 1000 <= got.throttle_time_ms <= 1500
+    assert member.peer.paused
+    driver.advance(got.throttle_time_ms)
+    assert not member.peer.paused

@@ -98,7 +98,7 @@ def shares() -> Coordinators:
 @pytest.fixture
 def driver(shares: Coordinators) -> Driver:
     driver = Driver()
-    driver.node.share_persister = shares
+    driver.node.share.persister = shares
     peer = driver.connect()
     create_topic(peer, "t", 2)
     peer.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
@@ -194,7 +194,7 @@ def test_new_partitions_and_restarts(driver: Driver, shares: Coordinators) -> No
     join(peer)
     settled(driver, peer)
     driver.crash_and_restart(seed=1)
-    driver.node.share_persister = shares
+    driver.node.share.persister = shares
     peer = driver.connect()
     response = beat(peer, 3)
     assert (response.error_code, response.member_epoch, assigned(response)) == (0, 3, None)
@@ -242,7 +242,7 @@ def test_invalid_heartbeats(driver: Driver, fields: dict, code: E, message: str 
 
 def test_a_full_group(shares: Coordinators) -> None:
     driver = Driver({"group.share.max.size": "2"})
-    driver.node.share_persister = shares
+    driver.node.share.persister = shares
     peer = driver.connect()
     create_topic(peer, "t", 2)
     peer.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
@@ -388,8 +388,8 @@ def test_offsets_are_altered_described_with_their_lag_and_deleted(driver: Driver
     assert shares.starts(topic_id(driver)) == {1: 2}
     assert parts(describe_offsets(peer, None)) == [("t", 1, 2, 1, 0)]
     assert parts(describe_offsets(peer, None, version=0)) == [("t", 1, 2, -1, 0)]
-    named = describe_offsets(peer, {"t": [0, 1], "missing": [3]})
-    assert parts(named) == [("t", 0, -1, -1, 0), ("t", 1, 2, 1, 0), ("missing", 3, -1, -1, 0)]
+    named = describe_offsets(peer, {"t": [0, 1, -1], "missing": [3]})
+    assert parts(named) == [("t", 0, -1, -1, 0), ("t", 1, 2, 1, 0), ("t", -1, -1, -1, 0), ("missing", 3, -1, -1, 0)]
     (group,) = peer.ask(ListGroupsRequest(), 5).groups
     assert (group.group_id, group.group_state) == ("g", "Empty")
     deleted = delete_offsets(peer, "t", "missing")

@@ -38,7 +38,7 @@ class History:
         self.random = random_
         self.persister = HandPersister()
         self.driver = Driver()
-        self.driver.node.share_persister = self.persister
+        self.driver.node.share.persister = self.persister
         peer = self.driver.connect()
         create_topic(peer, "t")
         set_group_configs(

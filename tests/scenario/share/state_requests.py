@@ -69,7 +69,7 @@ class Persister:
         """Call a method and carry out all that follows at once; its answer is added to ``answers``."""
 
         def begin(_now_ms: int) -> None:
-            give_up = getattr(self.driver.node.share_persister, method)(*arguments, self.answers.append)
+            give_up = getattr(self.driver.node.share.persister, method)(*arguments, self.answers.append)
             if cancel:
                 give_up()
 

@@ -164,7 +164,7 @@ def test_the_log_is_pruned_behind_the_snapshots() -> None:
     assert (log.log_start_offset, log.log_end_offset) == (0, 11)
     driver.advance(10 * MINUTE)  # the cold partition has a new snapshot by then
     assert log.log_start_offset >= 9
-    assert driver.node.share_states.pruned_offsets == {0: log.log_start_offset}
+    assert driver.node.share.states.pruned_offsets == {0: log.log_start_offset}
     states = [reply.state for reply in ask(peer, read(key), read(key._replace(partition=1)))]
     driver.crash_and_restart(5)
     assert log_of(driver, SHARE_GROUP_STATE).log_start_offset == log.log_start_offset
@@ -176,7 +176,7 @@ def test_states_of_a_deleted_topic_go() -> None:
     driver, peer, key = started()
     ask(peer, initialize(key), initialize(key._replace(partition=1)))
     peer.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
-    (shard,) = driver.node.share_states.shards()
+    (shard,) = driver.node.share.states.shards()
     assert shard.states() == {}
     driver.advance(1)
     assert log_of(driver, SHARE_GROUP_STATE).log_end_offset == 4
@@ -267,4 +267,4 @@ def test_the_partition_of_a_key_is_kafkas() -> None:
     find(peer, key_of(driver).coordinator_key)
     key = ShareKey(GroupId("group"), TopicId(bytes(range(16))), 3)
     assert key.coordinator_key == "group:AAECAwQFBgcICQoLDA0ODw:3"
-    assert driver.node.share_states.partition_of(key.coordinator_key) == TopicPartition(SHARE_GROUP_STATE, 32)
+    assert driver.node.share.states.partition_of(key.coordinator_key) == TopicPartition(SHARE_GROUP_STATE, 32)

@@ -97,7 +97,7 @@ def test_requests_of_one_event_share_a_message() -> None:
 
     def begin(_now_ms: int) -> None:
         for key in (*keys, keys[0]):
-            elsewhere.node.share_persister.initialize(key, 0, Offset(0), answers.append)
+            elsewhere.node.share.persister.initialize(key, 0, Offset(0), answers.append)
 
     handled: list[int] = []
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.cli.records.consume_share import ShareOptions, consume_share
 from oncelog.cli.records.offset_range import start_offsets, stop_offsets
 from oncelog.cli.records.record_output import Sink
 from oncelog.cli.records.registry_options import DecodingOptions
@@ -175,6 +176,7 @@ def consume(
         bool, typer.Option("--exit", "-e", help="Stop at the end; otherwise wait for more.")
     ] = False,
     membership: GroupOptions = GroupOptions(),
+    sharing: ShareOptions = ShareOptions(),
     output: OutputOptions = OutputOptions(),
     uncommitted: Annotated[
         bool, typer.Option("--uncommitted", help="Print records of open and aborted transactions too.")
@@ -197,12 +199,31 @@ def consume(
       oncelog consume flights --from 2013-06-01 --to 2013-06-02 -e --json
       oncelog consume flights --group watchers
       oncelog consume --group watchers --include 'flights\\..*'
+      oncelog consume jobs --share workers
+      oncelog consume jobs --share workers --exit --release --json
+      oncelog consume jobs --share workers --count 1 --reject
       oncelog consume flights --group watchers --zookeeper localhost:2181/kafka
       oncelog consume orders -e --json -s value=registry --registry http://localhost:8081
     """
     from oncelog.client.machine.positions import FetchSettings
 
     group = membership.group
+    sharing.require_alone(
+        {
+            "--group": group is not None,
+            "--include": membership.include is not None,
+            "--group-protocol": membership.protocol is not None,
+            "--instance-id": membership.instance_id is not None,
+            "--no-commit": membership.no_commit,
+            "--partition": bool(reading.partition),
+            "--from": bool(reading.start),
+            "--to": reading.to is not None,
+            "--uncommitted": uncommitted,
+            "--zookeeper": old_consumer.zookeeper is not None,
+        }
+    )
+    if sharing.share is not None and not topics:
+        raise typer.BadParameter("name the topics to read: share groups have no patterns")
     start, until_ms = reading.bounds(group)
     settings = FetchSettings(read_committed=not uncommitted, old_formats=True)
     with decoding.values(cluster.registry_settings()) as values:
@@ -217,6 +238,10 @@ def consume(
             consume_zookeeper(
                 old_consumer.zookeeper, group, read, sink, start, settings, keys, stop_at_end=stop_at_end, quiet=quiet
             )
+            return
+        if sharing.share is not None:
+            with cluster.open_client() as client:
+                consume_share(client, sink, sharing, topics or [], reading.count, stop_at_end=stop_at_end, quiet=quiet)
             return
         subscription = membership.subscription(topics or [])
         with cluster.open_client() as client:

@@ -17,8 +17,9 @@ from typing import Final
 
 from oncelog.base.notation.visible_text import visible, visible_json, visible_lines
 from oncelog.client.machine.consumed_records import ConsumedRecord
+from oncelog.client.machine.share.values import ShareRecord
 
-Formatter = Callable[[ConsumedRecord], bytes]
+Formatter = Callable[[ConsumedRecord | ShareRecord], bytes]
 _ESCAPES: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "\\": b"\\", "0": b"\0"}
 
 
@@ -99,7 +100,7 @@ def compile_format(
     return lambda record: b"".join(part if isinstance(part, bytes) else part(record) for part in parts)
 
 
-def json_envelope(record: ConsumedRecord, encode_base64: bool = False) -> bytes:
+def json_envelope(record: ConsumedRecord | ShareRecord, encode_base64: bool = False) -> bytes:
     """The record as a line of JSON with kcat's names; bytes that are not UTF-8 become base64, named in ``…_encoding``.
 
     ``headers`` has names and values in turn, ``headers_encoding`` (if any is base64) an entry for each header.
@@ -112,6 +113,8 @@ def json_envelope(record: ConsumedRecord, encode_base64: bool = False) -> bytes:
         "ts": record.timestamp,
         "leader_epoch": record.leader_epoch,
     }
+    if isinstance(record, ShareRecord):
+        document["delivery_count"] = record.delivery_count
     if record.headers:
         flat: list[str | None] = []
         encodings: list[str | None] = []

@@ -14,6 +14,7 @@ from oncelog.runtime.stop_signals import stop_signals_deferred
 if TYPE_CHECKING:
     from oncelog.cli.records.format import Formatter
     from oncelog.client.machine.positions import Fetched
+    from oncelog.client.machine.share.values import ShareRecord
 
 
 class Sink:
@@ -47,6 +48,12 @@ class Sink:
                 self._left -= 1
             write(formatter(record))
         return fetched.next_offset
+
+    def write_record(self, record: ShareRecord) -> None:
+        """Writes one record of a share group."""
+        if self._left is not None:
+            self._left -= 1
+        self._output.write(self._formatter(record))
 
     def deliver(self, fetched: Fetched, processed: Callable[[TopicPartition, int], object] | None) -> int:
         """Prints the records of one fetch, reports them as ``processed``, and returns the offset after the last one. A

@@ -17,6 +17,7 @@ from oncelog.client.errors import ClientError
 if TYPE_CHECKING:
     from oncelog.cli.records.format import Formatter
     from oncelog.client.machine.consumed_records import ConsumedRecord
+    from oncelog.client.machine.share.values import ShareRecord
     from oncelog.schemas import Registry
 
 _MOST_SHOWN: Final = 10
@@ -41,7 +42,7 @@ class RegistryValues:
     def formatter(self, plain: Formatter) -> Formatter:
         """A formatter that gives ``plain`` the JSON texts in place of the bytes."""
 
-        def formatted(record: ConsumedRecord) -> bytes:
+        def formatted(record: ConsumedRecord | ShareRecord) -> bytes:
             texts = {
                 name: part.text.encode(errors="backslashreplace")
                 for name, part in self._decoded(record).items()
@@ -54,7 +55,7 @@ class RegistryValues:
     def json_formatter(self, envelope: Formatter) -> Formatter:
         """A formatter that puts values into the JSON of ``envelope`` as JSON, with the ids of their schemas."""
 
-        def formatted(record: ConsumedRecord) -> bytes:
+        def formatted(record: ConsumedRecord | ShareRecord) -> bytes:
             decoded = self._decoded(record)
             bare = {name: None for name, part in decoded.items() if part.text is not None}
             document: dict[str, Any] = json.loads(envelope(_with_parts(record, bare)))
@@ -76,7 +77,7 @@ class RegistryValues:
         if self._failures:
             raise ClientError(f"{counted(self._failures, 'key or value', 'keys or values')} could not be decoded")
 
-    def _decoded(self, record: ConsumedRecord) -> dict[str, _Part]:
+    def _decoded(self, record: ConsumedRecord | ShareRecord) -> dict[str, _Part]:
         parts = {}
         for name in self._decoders:
             data = record.key if name == "key" else record.value
@@ -84,7 +85,7 @@ class RegistryValues:
                 parts[name] = self._part(name, data, record)
         return parts
 
-    def _part(self, name: str, data: bytes, record: ConsumedRecord) -> _Part:
+    def _part(self, name: str, data: bytes, record: ConsumedRecord | ShareRecord) -> _Part:
         from oncelog.schemas import NotReadable
         from oncelog.schemas.values.json_output import as_json
 
@@ -99,5 +100,7 @@ class RegistryValues:
             return _Part(None, error=str(error))
 
 
-def _with_parts(record: ConsumedRecord, parts: Mapping[str, bytes | None]) -> ConsumedRecord:
+def _with_parts(
+    record: ConsumedRecord | ShareRecord, parts: Mapping[str, bytes | None]
+) -> ConsumedRecord | ShareRecord:
     return record._replace(key=parts.get("key", record.key), value=parts.get("value", record.value))

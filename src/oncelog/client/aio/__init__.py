@@ -10,6 +10,7 @@ from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.aio.group import AsyncGroupConsumer
 from oncelog.client.aio.producer import AsyncProducer
+from oncelog.client.aio.share import AsyncShareConsumer
 from oncelog.client.aio.transactions import AsyncTransactionalProducer
 from oncelog.client.config import ClientConfig
 from oncelog.client.machine.consumed_records import read_fetched
@@ -17,13 +18,26 @@ from oncelog.client.machine.group import GroupSettings
 from oncelog.client.machine.offsets import Committed
 from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.client.machine.producer import ProducerSettings
+from oncelog.client.machine.share.values import (
+    Acknowledge,
+    Acknowledged,
+    AcquiredBatches,
+    AcquiredRange,
+    ShareRecord,
+    ShareSettings,
+)
 from oncelog.client.machine.transaction_values import TransactionSettings
 
 __all__ = [
+    "Acknowledge",
+    "Acknowledged",
+    "AcquiredBatches",
+    "AcquiredRange",
     "AsyncClient",
     "AsyncConsumer",
     "AsyncGroupConsumer",
     "AsyncProducer",
+    "AsyncShareConsumer",
     "AsyncTransactionalProducer",
     "ClientConfig",
     "Committed",
@@ -31,6 +45,8 @@ __all__ = [
     "Fetched",
     "GroupSettings",
     "ProducerSettings",
+    "ShareRecord",
+    "ShareSettings",
     "TransactionSettings",
     "read_fetched",
 ]

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from oncelog.base.ids import TopicPartition
 from oncelog.base.units import MIB
 from oncelog.client.errors import ClientError
 from oncelog.client.machine.positions import Fetched
@@ -57,18 +58,22 @@ def read_fetched(fetched: Fetched, *, read_committed: bool = False, check_crc: b
         yield from _read_messages(part) if is_message_set else _read_batches(part, read_committed, check_crc)
 
 
-def _read_messages(fetched: Fetched) -> Iterator[ConsumedRecord]:
-    """The records of a message set; their checksums are always verified."""
+def read_message_set(records: memoryview, partition: TopicPartition) -> Iterator[ConsumedRecord]:
+    """The records of a message set; their checksums are always verified. Raises CorruptBatch."""
     from oncelog.legacy.message_set import Limits, TimestampType, deep
 
     kinds = {TimestampType.CREATE_TIME: CREATE_TIME, TimestampType.LOG_APPEND_TIME: LOG_APPEND_TIME}
-    topic, partition = fetched.partition
+    topic, index = partition
+    for message in deep(records, Limits(MAX_BATCH_BYTES, _WRAPPERS)):
+        kind = kinds.get(message.timestamp_type, NO_TIME)
+        yield ConsumedRecord(topic, index, message.offset, message.timestamp, kind, message.key, message.value, (), -1)
+
+
+def _read_messages(fetched: Fetched) -> Iterator[ConsumedRecord]:
     try:
-        for message in deep(fetched.records, Limits(MAX_BATCH_BYTES, _WRAPPERS)):
-            if message.offset >= fetched.position:
-                kind = kinds.get(message.timestamp_type, NO_TIME)
-                at, when = message.offset, message.timestamp
-                yield ConsumedRecord(topic, partition, at, when, kind, message.key, message.value, (), -1)
+        for record in read_message_set(fetched.records, fetched.partition):
+            if record.offset >= fetched.position:
+                yield record
     except CorruptBatch as error:
         raise UnreadableRecords(f"{fetched.partition} cannot be read from {fetched.position}: {error}") from error
 

@@ -114,7 +114,7 @@ class Acknowledging:
                 return self._take_run(run, types[0])
         batch.is_split = True
         refusal = self._take_part(batch, acknowledgement)
-        batch.join_runs()
+        batch.join_runs(first, last)
         return refusal
 
     def _take_part(self, batch: InFlightBatch, acknowledgement: Acknowledgement) -> Refusal | None:
@@ -151,7 +151,7 @@ def _by_type(acknowledgement: Acknowledgement, begin: int, end: int) -> Iterator
         yield Offset(begin), Offset(end), types[0]
         return
     for kind, group in groupby(types[begin - first : end - first + 1]):
-        count = sum(1 for _ in group)
+        count = len(list(group))
         yield Offset(begin), Offset(begin + count - 1), kind
         begin += count
 
@@ -168,7 +168,7 @@ def release(window: Window, member_id: MemberId, changes: Changes) -> None:
         for run in batch.cut(window.start_offset, batch.last_offset):
             if holds(run, member_id):
                 changes.begin(run, RecordState.AVAILABLE)
-        batch.join_runs()
+        batch.join_runs(batch.first_offset, batch.last_offset)
 
 
 def expire(window: Window, lock: Lock, changes: Changes) -> int:
@@ -185,5 +185,5 @@ def expire(window: Window, lock: Lock, changes: Changes) -> int:
             if run.lock is lock and run.transition is None:
                 count += run.count
                 changes.apply(run, RecordState.AVAILABLE)
-        batch.join_runs()
+        batch.join_runs(batch.first_offset, batch.last_offset)
     return count

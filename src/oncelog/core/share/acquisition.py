@@ -186,7 +186,7 @@ class Acquisition:
                 _append(acquired, AcquiredBatch(held.first_offset, held.last_offset, held.delivery_count))
             if part.is_full:
                 break
-        batch.join_runs()
+        batch.join_runs(base_offset, self._last_offset)
         self._acquired += acquired
         self._count += part.count
         return part.count

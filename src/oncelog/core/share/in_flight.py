@@ -143,8 +143,10 @@ class InFlightBatch:
             return ()
         if first == self.first_offset and last == self.last_offset:
             return list(self.runs)
-        begin, end = self._boundary(first), self._boundary(Offset(last + 1))
-        return self.runs[begin:end]
+        begin = self._boundary(first)
+        if self.runs[begin].last_offset == last:
+            return self.runs[begin : begin + 1]
+        return self.runs[begin : self._boundary(Offset(last + 1))]
 
     def _boundary(self, offset: Offset) -> int:
         """The index of the run that starts at ``offset``, which is made by cutting."""
@@ -160,14 +162,17 @@ class InFlightBatch:
         self.runs.insert(index + 1, right)
         return index + 1
 
-    def join_runs(self) -> None:
-        """Merge neighbours that are alike."""
-        if len(self.runs) == 1:
+    def join_runs(self, first_offset: int, last_offset: int) -> None:
+        """Merge the runs between two offsets, and their neighbours, where they are alike."""
+        runs = self.runs
+        if len(runs) == 1:
             return
-        joined = [self.runs[0]]
-        for run in self.runs[1:]:
+        begin = max(0, bisect_right(runs, first_offset, key=_first_offset) - 2)
+        end = bisect_right(runs, last_offset, key=_first_offset) + 1
+        joined = runs[begin : begin + 1]
+        for run in runs[begin + 1 : end]:
             if joined[-1]._is_like(run):
                 joined[-1].last_offset = run.last_offset
             else:
                 joined.append(run)
-        self.runs = joined
+        runs[begin:end] = joined

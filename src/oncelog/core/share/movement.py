@@ -79,7 +79,7 @@ def _archive_within(
             run.archive()
             window.terminal_count += run.count_from(window.start_offset)
             is_changed = True
-    batch.join_runs()
+    batch.join_runs(first_offset, last_offset)
     return is_changed
 
 

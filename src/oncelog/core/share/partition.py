@@ -193,7 +193,7 @@ class SharePartition:
             for run in batch.cut(letters.first_offset, letters.last_offset):
                 if run.state is RecordState.ARCHIVING and run.transition is None:
                     changes.archive(run)
-            batch.join_runs()
+            batch.join_runs(letters.first_offset, letters.last_offset)
         write = changes.write(self.state_epoch, is_final=True)
         assert write is not None
         return write

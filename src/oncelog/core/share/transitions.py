@@ -124,7 +124,7 @@ def commit(window: Window, transitions: Iterable[Transition]) -> bool:
             run.transition = None
             if run.state is RecordState.AVAILABLE:
                 is_available = window.may_have_available = True
-        batch.join_runs()
+        batch.join_runs(transition.first_offset, transition.last_offset)
     return is_available
 
 
@@ -140,7 +140,7 @@ def roll_back(window: Window, transitions: Iterable[Transition]) -> bool:
                 _roll_back_run(window, run, transition)
             if run.state is RecordState.AVAILABLE:
                 is_available = window.may_have_available = True
-        batch.join_runs()
+        batch.join_runs(transition.first_offset, transition.last_offset)
     return is_available
 
 

@@ -29,7 +29,7 @@ _STATES: Final = frozenset(RecordState)
 
 
 class GapRange:
-    """From ``start_offset``, where the first gap is, to the end of the window at its load. It is active until the window
+    """From ``start_offset``, where the first gap is, to the end of the window at its load. Active until the window
     grows past that end."""
 
     __slots__ = ("end_offset", "start_offset")

@@ -83,6 +83,9 @@ class Shares(Protocol):
         end of that. None: there is no room for more of them now.
         """
 
+    def led_already(self, key: ShareKey) -> LedSharePartition | None:
+        """A share partition that is led here already, to describe it."""
+
     def machine_of(self, led: LedSharePartition) -> SharePartition | None:
         """The machine with the group's present settings; None while it cannot be used."""
 

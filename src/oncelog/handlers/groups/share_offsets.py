@@ -18,6 +18,7 @@ from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.waits import AskLogEnds, PersistShareStates, Steps
 from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask, serves_share_groups
+from oncelog.handlers.groups.share_in_flight import describe_led
 from oncelog.handlers.groups.share_states import TEXTS
 from oncelog.wire.messages import describe_share_group_offsets as wire
 
@@ -61,6 +62,8 @@ class _Part(NamedTuple):
 def handle(
     request: wire.DescribeShareGroupOffsetsRequest, context: Context
 ) -> Steps[wire.DescribeShareGroupOffsetsResponse]:
+    if request.led_here:
+        return (yield from describe_led(request, context))
     groups = []
     for group in request.groups:
         described = yield from _group(group, context)
@@ -153,24 +156,22 @@ def _without_state(
 def _topics(group_id: GroupId, parts: Sequence[_Part]) -> Steps[list[wire.DescribeShareGroupOffsetsResponseTopic]]:
     if not parts:
         return []
-    summaries: Sequence[_Summary] = yield PersistShareStates(
-        [SummarizeState(ShareKey(group_id, part.topic, part.partition), _ANY_LEADER) for part in parts]
+    possible = [part for part in parts if part.partition >= 0]
+    read: Sequence[_Summary] = yield PersistShareStates(
+        [SummarizeState(ShareKey(group_id, part.topic, part.partition), _ANY_LEADER) for part in possible]
     )
-    counted = [
-        TopicPartition(part.name, part.partition)
-        for part, summary in zip(parts, summaries, strict=True)
-        if _has_lag(summary)
-    ]
+    summaries = dict(zip(possible, read, strict=True))
+    counted = [TopicPartition(part.name, part.partition) for part in possible if _has_lag(summaries[part])]
     ends: Mapping[TopicPartition, Offset | ErrorCode] = {}
     if counted:
         ends = yield AskLogEnds(counted)
     topics: dict[TopicId, wire.DescribeShareGroupOffsetsResponseTopic] = {}
-    for part, summary in zip(parts, summaries, strict=True):
+    for part in parts:
         topic = topics.setdefault(
             part.topic, wire.DescribeShareGroupOffsetsResponseTopic(topic_name=part.name, topic_id=part.topic)
         )
         end = ends.get(TopicPartition(part.name, part.partition))
-        topic.partitions.append(_partition(part.partition, summary, end))
+        topic.partitions.append(_partition(part.partition, summaries.get(part), end))
     return list(topics.values())
 
 
@@ -180,13 +181,13 @@ def _has_lag(summary: _Summary) -> bool:
 
 
 def _partition(
-    number: int, summary: _Summary, end: Offset | ErrorCode | None
+    number: int, summary: _Summary | None, end: Offset | ErrorCode | None
 ) -> wire.DescribeShareGroupOffsetsResponsePartition:
     part = wire.DescribeShareGroupOffsetsResponsePartition(partition_index=number)
     if isinstance(end, ErrorCode):
         part.error_code, part.error_message = end, TEXTS.get(end)
         return part
-    if summary.error_code is not ErrorCode.NONE:
+    if summary is None or summary.error_code is not ErrorCode.NONE:
         part.start_offset = _NO_OFFSET
         return part
     part.start_offset, part.leader_epoch = summary.start_offset, summary.leader_epoch

@@ -27,6 +27,10 @@ class ShareCounters:
         self.lock_timeouts += machine.lock_timeouts
         self.acknowledged.update(machine.acknowledged)
 
+    def by_type(self) -> dict[str, int]:
+        """Acknowledged records by the name of their type, in lower case; zero for a type that none has."""
+        return {kind.name.lower(): self.acknowledged[kind] for kind in AcknowledgeType}
+
     def with_led(self, machines: list[SharePartition]) -> ShareCounters:
         total = ShareCounters(
             self.lock_timeouts, Counter(self.acknowledged), self.dead_letters, self.failed_dead_letters

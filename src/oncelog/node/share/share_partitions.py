@@ -108,6 +108,9 @@ class SharePartitions:
         self._loader.load(led, leader)
         return led
 
+    def led_already(self, key: ShareKey) -> LedSharePartition | None:
+        return self.led_partitions.get(key)
+
     def begin_at(self, led: LedSharePartition, offset: Offset | Refusal) -> None:
         self._loader.begin_at(led, offset)
 

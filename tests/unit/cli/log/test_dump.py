@@ -18,7 +18,8 @@ from oncelog.cli.main import invoke
 from oncelog.records.builder import build_batch, end_transaction_marker
 from oncelog.records.compression import Codec
 from oncelog.records.internal import consumer_group_records as cg
-from oncelog.records.internal import consumer_protocol, share_group_records
+from oncelog.records.internal import consumer_protocol
+from oncelog.records.internal import share_group_records as sg
 from oncelog.records.internal.group_records import (
     OffsetCommitValue,
     encode_offset_commit_key,
@@ -196,38 +197,6 @@ def test_states_of_share_groups_are_shown() -> None:
     assert unknown == {"kind": "unknown", "unknown": "key of version 7"}
 
 
-def test_share_groups_are_shown() -> None:
-    topic, id_text = TopicId(bytes(range(16))), "AAECAwQFBgcICQoLDA0ODw"
-
-    def shown(key: share_group_records.ShareKey, value: share_group_records.ShareValue) -> object:
-        data = share_group_records.encode_value(value)
-        return decode_internal("__consumer_offsets", share_group_records.encode_key(key), data)
-
-    assert shown(
-        share_group_records.ShareCurrentMemberKey("g", "m1"),
-        share_group_records.ShareCurrentMemberValue(3, 2, 0, {topic: (0, 1)}),
-    ) == {
-        "kind": "share_group_current_assignment",
-        "group": "g",
-        "member_id": "m1",
-        "epoch": 3,
-        "previous_epoch": 2,
-        "state": "STABLE",
-        "assigned": [{"topic_id": id_text, "partitions": [0, 1]}],
-    }
-    named = share_group_records.NamedPartitions("t", (0, 1))
-    assert shown(
-        share_group_records.ShareStateTopicsKey("g"),
-        share_group_records.ShareStateTopicsValue({}, {topic: named}, {topic: "gone"}),
-    ) == {
-        "kind": "share_group_partitions",
-        "group": "g",
-        "initializing": [],
-        "initialized": [{"topic_id": id_text, "topic": "t", "partitions": [0, 1]}],
-        "deleting": [{"topic_id": id_text, "topic": "gone"}],
-    }
-
-
 def test_groups_of_newer_protocols_are_named() -> None:
     group, member = b"\x00\x01g", b"\x00\x02m1"
     assert decode_internal("__consumer_offsets", b"\x00\x16" + group + member, b"abc") == {
@@ -236,8 +205,8 @@ def test_groups_of_newer_protocols_are_named() -> None:
         "member_id": "m1",
         "value_bytes": 3,
     }
-    deleted = decode_internal("__consumer_offsets", b"\x00\x0b" + group, None)
-    assert deleted == {"kind": "share_group", "group": "g", "deleted": True}
+    deleted = decode_internal("__consumer_offsets", b"\x00\x11" + group, None)
+    assert deleted == {"kind": "streams_group", "group": "g", "deleted": True}
     cut = decode_internal("__consumer_offsets", b"\x00\x05" + group + member[:2], b"")
     assert cut is not None
     assert (cut["kind"], "unknown" in cut) == ("consumer_group_member", True)
@@ -321,6 +290,58 @@ CONSUMER_GROUP_RECORDS: Final = [
         {"regular_expression": "t.*", "topics": ["t", "t2"], "version": 12, "timestamp_ms": 99},
     ),
 ]
+
+
+SHARE_GROUP_RECORDS: Final = [
+    (sg.ShareGroupKey("g"), sg.ShareGroupValue(7, -5), "share_group", {"epoch": 7, "metadata_hash": -5}),
+    (
+        sg.ShareMemberKey("g", "m"),
+        sg.ShareMemberValue("r", "app", "/h", ("t",)),
+        "share_group_member",
+        {"member_id": "m", "rack_id": "r", "host": "/h", "topics": ["t"]},
+    ),
+    (
+        sg.ShareTargetEpochKey("g"),
+        sg.ShareTargetEpochValue(7, 99),
+        "share_group_target_assignment",
+        {"epoch": 7, "timestamp_ms": 99},
+    ),
+    (
+        sg.ShareTargetMemberKey("g", "m"),
+        sg.ShareTargetMemberValue({T: (0, 2)}),
+        "share_group_target_assignment_member",
+        {"partitions": [{"topic_id": T_TEXT, "partitions": [0, 2]}]},
+    ),
+    (
+        sg.ShareCurrentMemberKey("g", "m"),
+        sg.ShareCurrentMemberValue(7, 6, 0, {T: (0, 1)}),
+        "share_group_current_assignment",
+        {"epoch": 7, "state": "STABLE", "assigned": [{"topic_id": T_TEXT, "partitions": [0, 1]}]},
+    ),
+    (
+        sg.ShareStateTopicsKey("g"),
+        sg.ShareStateTopicsValue({T: sg.NamedPartitions("t", (1,))}, {T: sg.NamedPartitions("t", (0,))}, {T: "t"}),
+        "share_group_partitions",
+        {
+            "initializing": [{"topic_id": T_TEXT, "topic": "t", "partitions": [1]}],
+            "initialized": [{"topic_id": T_TEXT, "topic": "t", "partitions": [0]}],
+            "deleting": [{"topic_id": T_TEXT, "topic": "t"}],
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "kind", "fields"), SHARE_GROUP_RECORDS)
+def test_records_of_share_groups_are_decoded(
+    key: sg.ShareKey, value: sg.ShareValue, kind: str, fields: dict[str, object]
+) -> None:
+    row = decode_internal("__consumer_offsets", sg.encode_key(key), sg.encode_value(value))
+    assert row is not None
+    assert json.loads(json.dumps(row)) == row
+    assert {name: row.get(name) for name in ("kind", "group", *fields)} == {"kind": kind, "group": "g", **fields}
+    broken = decode_internal("__consumer_offsets", sg.encode_key(key), b"\0\0")
+    assert broken is not None
+    assert "unknown" in broken
 
 
 @pytest.mark.parametrize(("key", "value", "kind", "fields"), CONSUMER_GROUP_RECORDS)

@@ -7,7 +7,7 @@ read: values have a schema for each kind.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from oncelog.base.ids import (
     CONSUMER_OFFSETS,
@@ -35,9 +35,9 @@ from oncelog.records.internal.group_records import (
     decode_offset_commit_value,
 )
 from oncelog.records.internal.primitives import Reader
-from oncelog.records.internal.share_group_records import NamedPartitions
+from oncelog.records.internal.share_group_records import NamedPartitions, ShareKey
 
-_KEY_VERSIONS: Final[Mapping[type, int]] = {**consumer_group_records.KEY_VERSIONS, **share_group_records.KEY_VERSIONS}
+_KEY_VERSIONS: Final[Mapping[type, int]] = consumer_group_records.KEY_VERSIONS | share_group_records.KEY_VERSIONS
 _TAGGED: Final = {
     "previous_producer_id": NO_PRODUCER_ID,
     "next_producer_id": NO_PRODUCER_ID,
@@ -97,7 +97,7 @@ def _group_record(key: bytes | None, value: bytes | None) -> dict[str, Any]:
     if isinstance(about, Unknown):
         newer = _newer_group_record(about.version, key, value)
         return {"kind": "unknown", "unknown": about.reason} if newer is None else newer
-    return _modern_group_record(about, value)
+    return _newer_record(about, value)
 
 
 def _member(member: MemberMetadata, protocol_type: str) -> dict[str, Any]:
@@ -119,10 +119,8 @@ def _member(member: MemberMetadata, protocol_type: str) -> dict[str, Any]:
     return row
 
 
-def _modern_group_record(
-    key: consumer_group_records.Key | share_group_records.ShareKey, value: bytes | None
-) -> dict[str, Any]:
-    """A record of a group of the consumer protocol (KIP-848), or of a share group (KIP-932)."""
+def _newer_record(key: consumer_group_records.Key | ShareKey, value: bytes | None) -> dict[str, Any]:
+    """A record of a group of the consumer protocol (KIP-848) or of a share group (KIP-932)."""
     kind, further = _KINDS[_KEY_VERSIONS[type(key)]]
     row: dict[str, Any] = {"kind": kind, "group": key.group}
     if further is not None:
@@ -130,11 +128,10 @@ def _modern_group_record(
     if value is None:
         return {**row, "deleted": True}
     try:
-        decoded = (
-            share_group_records.decode_value(key, value)
-            if isinstance(key, share_group_records.ShareKey)
-            else consumer_group_records.decode_value(key, value)
-        )
+        if isinstance(key, ShareKey):
+            decoded: NamedTuple | None = share_group_records.decode_value(key, value)
+        else:
+            decoded = consumer_group_records.decode_value(key, value)
     except CorruptBatch as error:
         return {**row, "value_bytes": len(value), "unknown": str(error)}
     if decoded is None:
@@ -167,16 +164,11 @@ def _partitions(assignment: Mapping[TopicId, Sequence[int] | Mapping[int, int]])
     ]
 
 
-def _named_topics(topics: Mapping[TopicId, str | NamedPartitions]) -> list[dict[str, Any]]:
-    """Topics whose share partitions are in one state, with their names at the time."""
+def _named_partitions(topics: Mapping[TopicId, NamedPartitions]) -> list[dict[str, Any]]:
     return [
-        {"topic_id": uuid_text(topic), **({"topic": named} if isinstance(named, str) else _named(named))}
+        {"topic_id": uuid_text(topic), "topic": named.name, "partitions": list(named.partitions)}
         for topic, named in topics.items()
     ]
-
-
-def _named(topic: NamedPartitions) -> dict[str, Any]:
-    return {"topic": topic.name, "partitions": list(topic.partitions)}
 
 
 def _member_state(code: int) -> str:
@@ -191,9 +183,9 @@ _FIELDS: Final[dict[str, Callable[[Any], Any]]] = {
     "assigned": _partitions,
     "pending_revocation": _partitions,
     "state": _member_state,
-    "initializing": _named_topics,
-    "initialized": _named_topics,
-    "deleting": _named_topics,
+    "initializing": _named_partitions,
+    "initialized": _named_partitions,
+    "deleting": lambda topics: [{"topic_id": uuid_text(topic), "topic": name} for topic, name in topics.items()],
 }
 """Fields of values with a form of their own in JSON."""
 

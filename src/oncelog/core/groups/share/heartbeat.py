@@ -209,7 +209,7 @@ def _spec(group: ShareGroup, members: Mapping[MemberId, ShareMember], topics: To
         specs,
         len(ids) == 1,
         {
-            topic: sorted(number for number in initialized.get(topic, ()) if number < topics.partitions_of(topic))
+            topic: sorted(number for number in initialized.get(topic, ()) if 0 <= number < topics.partitions_of(topic))
             for topic in sorted(frozenset[TopicId]().union(*ids.values()))
         },
     )

@@ -1,0 +1,1 @@
+"""A member of a share group as state machines (KIP-932): membership, sessions with leaders, locks, records."""

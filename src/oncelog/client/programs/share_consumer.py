@@ -1,0 +1,367 @@
+"""A share consumer's work, for both drivers: fetches from leaders, acknowledgements, and the end of a membership.
+
+1. Each leader has a connection of its own, which the session is bound to, and one request in flight on it.
+2. Records are acquired only by ``poll``, when it has none: a lock's time runs from the acquisition.
+3. Acknowledgements go with the next ShareFetch to the leader, or in a ShareAcknowledge if none is due.
+4. ``record_limit`` acquires from one leader at a time, in turns.
+5. State changes only between two steps: a cancelled program loses nothing that has arrived.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicPartition
+from oncelog.client.errors import BrokerRefused, ClientError, ConnectionLost, OutOfTurn, RequestTimedOut
+from oncelog.client.machine.retry import Remedy, remedy
+from oncelog.client.machine.share.locks import LOST, Lock, Locks
+from oncelog.client.machine.share.member import ShareGroupMember
+from oncelog.client.machine.share.session import NEW_EPOCH, Outcome, Refused, ShareSession
+from oncelog.client.machine.share.values import (
+    Acknowledge,
+    Acknowledged,
+    AcquiredBatches,
+    SharePartition,
+    ShareRecord,
+    ShareSettings,
+)
+from oncelog.client.programs.cluster import Cluster
+from oncelog.client.programs.share_member import Failures, ShareMemberPrograms, new_member_id
+from oncelog.client.programs.steps import Link, Pending, Program, Sleep, Submit, Wait
+from oncelog.wire.messages.share_acknowledge import ShareAcknowledgeRequest
+from oncelog.wire.messages.share_fetch import ShareFetchRequest
+
+MOST_RESULTS: Final = 10_000
+"""Results of acknowledgements that wait for ``commit``; older ones are dropped."""
+_LONGEST_PAUSE_MS: Final = 60_000
+_LONGEST_SLEEP_MS: Final = 100
+_LEAVE_TIMEOUT_MS: Final = 5_000
+
+
+class _Leader:
+    """The session with one leader, its connection, and the request in flight."""
+
+    def __init__(self, session: ShareSession, cluster: Cluster) -> None:
+        self.session = session
+        self.failures = Failures(cluster)
+        self.link: Link | None = None
+        self.pending: Pending | None = None
+        self.is_fetch = False
+        self.is_busy = False
+        """True while a program connects."""
+        self.is_ending = False
+        """True once the last request of the session is sent."""
+
+
+class ShareConsumerPrograms:
+    def __init__(self, cluster: Cluster, group: str, topics: Sequence[str], settings: ShareSettings) -> None:
+        self.settings = settings
+        self.member = ShareMemberPrograms(
+            cluster, ShareGroupMember(group, topics, settings.rack_id, new_member_id(cluster))
+        )
+        self.results: deque[Acknowledged] = deque(maxlen=MOST_RESULTS)
+        """Results of acknowledgements in order of arrival, until the consumer takes them."""
+        self._cluster = cluster
+        self._leaders: dict[int, _Leader] = {}
+        self._locks = Locks()
+        self._arrived: list[AcquiredBatches] = []
+        self._errors: list[ClientError] = []
+        self._turn = -1
+        """The leader that was asked last, for ``record_limit``."""
+
+    @property
+    def lock_timeout_ms(self) -> int | None:
+        """The group's lock duration as a leader has told last; None before."""
+        return next((leader.session.lock_timeout_ms for leader in self._leaders.values() if leader.link), None)
+
+    def acknowledge(
+        self, at: SharePartition, first: int, last: int, kind: Acknowledge, delivery_count: int | None, until_ms: int
+    ) -> None:
+        """Queue the acknowledgement of the locked offsets within a range, or report at once that it fails because the
+        lock has ended. Raises OutOfTurn for offsets that were acknowledged already."""
+        found = self._locks.within(at, first, last)
+        if found and delivery_count in (None, found[0].delivery_count):
+            if kind is not Acknowledge.RENEW:
+                self._locks.take(at, first, last)
+            for lock in found:
+                self._queue(at, lock, kind)
+            return
+        name = self._name(at)
+        if not found and until_ms > self._cluster.environment.wall_ms():
+            raise OutOfTurn(f"offset {first} of {name} was acknowledged already")
+        error = BrokerRefused(ErrorCode.INVALID_RECORD_STATE, f"acknowledgement of records of {name}")
+        self._report([Acknowledged(name, first, last, kind, error)])
+
+    def accept_all(self, unread: Iterable[ShareRecord] = ()) -> None:
+        """Accept everything that is locked, without ``unread`` records."""
+        kept: list[tuple[SharePartition, Lock]] = []
+        for record in unread:
+            at = SharePartition(record.topic_id, record.partition)
+            kept += [(at, lock) for lock in self._locks.take(at, record.offset, record.offset)]
+        for partition, lock in list(self._locks.items()):
+            self._locks.take(partition, lock.first_offset, lock.last_offset)
+            self._queue(partition, lock, Acknowledge.ACCEPT)
+        for partition, lock in kept:
+            self._locks.add(partition, lock)
+
+    def lock_until_ms(self, topic_id: bytes, partition: int, offset: int) -> int | None:
+        lock = self._locks.at(SharePartition(topic_id, partition), offset)
+        return None if lock is None or lock.leader == LOST else lock.until_ms
+
+    def poll(self, wait_ms: int, *, heartbeats: bool) -> Program[list[AcquiredBatches]]:
+        """What has been acquired, waiting up to ``wait_ms`` for the first. With ``heartbeats`` it maintains the
+        membership too. Raises ClientError."""
+        deadline_ms = self._cluster.now_ms() + wait_ms
+        while True:
+            self._collect()
+            self._raise_error()
+            if self._arrived:
+                yield from self._send(fetches=False)
+            if arrived := self._take_arrived():
+                return arrived
+            if heartbeats and not self.member.pause_ms(self._cluster.now_ms()):
+                yield from self.member.advance()
+            yield from self.member.look_up()
+            yield from self._send(fetches=True)
+            left_ms = deadline_ms - self._cluster.now_ms()
+            if left_ms <= 0:
+                return []
+            yield from self._wait(left_ms, heartbeats)
+
+    def commit(self, timeout_ms: int) -> Program[None]:
+        """Send all acknowledgements and wait for their results. Raises RequestTimedOut, ClientError."""
+        deadline_ms = self._cluster.now_ms() + timeout_ms
+        while True:
+            self._collect()
+            if not any(leader.session.has_acknowledgements for leader in self._leaders.values()):
+                return
+            self._raise_error()
+            left_ms = deadline_ms - self._cluster.now_ms()
+            if left_ms <= 0:
+                raise RequestTimedOut(f"acknowledgements were not answered within {timeout_ms} ms; commit again")
+            # A lost session is opened again by a fetch, without which nothing can be acknowledged.
+            yield from self._send(fetches=False, opens=True)
+            yield from self._wait(left_ms, heartbeats=False)
+
+    def close(self, timeout_ms: int = _LEAVE_TIMEOUT_MS) -> Program[None]:
+        """Send all acknowledgements, release the other records, end the sessions, and leave the group."""
+        deadline_ms = self._cluster.now_ms() + timeout_ms
+        while self._leaders:
+            self._collect()
+            for broker, leader in list(self._leaders.items()):
+                if leader.pending is None and not leader.is_busy:
+                    yield from self._end(broker, leader)
+            left_ms = deadline_ms - self._cluster.now_ms()
+            if left_ms <= 0:
+                break
+            yield from self._wait(left_ms, heartbeats=False)
+        self.abort()
+        with contextlib.suppress(ClientError):
+            yield from self.member.leave()
+
+    def abort(self) -> None:
+        """Close the connections to the leaders, which release what is locked."""
+        for broker in list(self._leaders):
+            self._forget(broker, "the consumer was closed")
+
+    def _queue(self, partition: SharePartition, lock: Lock, kind: Acknowledge) -> None:
+        leader = self._leaders.get(lock.leader)
+        if leader is not None:
+            leader.session.acknowledge(partition, lock, kind)
+            return
+        error = ConnectionLost("the connection to the leader has ended since, which releases the records")
+        name = self._name(partition)
+        self._report([Acknowledged(name, lock.first_offset, lock.last_offset, kind, error)])
+
+    def _take_arrived(self) -> list[AcquiredBatches]:
+        """What has arrived becomes the caller's, without what is not locked any more."""
+        wall_ms = self._cluster.environment.wall_ms()
+        self._locks.drop_expired(wall_ms - (self.lock_timeout_ms or 0))
+        arrived = [batches for batches in self._arrived if batches.lock_until_ms > wall_ms]
+        self._arrived = []
+        for batches in arrived:
+            at = SharePartition(batches.topic_id, batches.partition.partition)
+            for first, last, delivery_count in batches.acquired:
+                self._locks.add(at, Lock(first, last, delivery_count, batches.lock_until_ms, batches.leader))
+        return arrived
+
+    def _raise_error(self) -> None:
+        if self._errors:
+            raise self._errors.pop(0)
+
+    def _report(self, results: Iterable[Acknowledged]) -> None:
+        # Gaps and what is damaged are this consumer's own business, unless it fails.
+        self.results += [result for result in results if result.kind is not Acknowledge.GAP]
+
+    def _wait(self, left_ms: int, heartbeats: bool) -> Program[None]:
+        now_ms = self._cluster.now_ms()
+        pending = [leader.pending for leader in self._leaders.values() if leader.pending is not None]
+        pauses = [left_ms, *(leader.failures.until_ms - now_ms for leader in self._leaders.values())]
+        if heartbeats:
+            pauses.append(self.member.pause_ms(now_ms))
+        pause_ms = min(pause for pause in (*pauses, _LONGEST_PAUSE_MS) if pause > 0)
+        if pending:
+            yield Wait(pending, pause_ms)
+        else:
+            yield Sleep(min(pause_ms, _LONGEST_SLEEP_MS))
+
+    def _wanted(self) -> dict[int, list[SharePartition]]:
+        """The assigned partitions by their leaders."""
+        by_leader: dict[int, list[SharePartition]] = {}
+        for partition, name in self.member.member.partitions.items():
+            leader = self._cluster.view.leader(name)
+            if leader is not None:
+                by_leader.setdefault(leader, []).append(partition)
+        return by_leader
+
+    def _send(self, *, fetches: bool, opens: bool = False) -> Program[None]:
+        """Send what is due to each leader that has no request in flight. Raises ClientError."""
+        wanted = self._wanted()
+        if fetches:
+            for broker in wanted:
+                if broker not in self._leaders:
+                    self._leaders[broker] = self._new_leader(broker)
+        chosen = self._chosen(wanted) if fetches else None
+        for broker, leader in list(self._leaders.items()):
+            session = leader.session
+            if leader.pending is not None or leader.is_busy or leader.failures.until_ms > self._cluster.now_ms():
+                continue
+            reopens = opens and session.has_acknowledgements and session.epoch == NEW_EPOCH
+            if session.has_renewals or (session.may_acknowledge and not (fetches and broker in wanted)):
+                yield from self._send_to(leader, None)
+            elif (fetches and broker in wanted and chosen in (None, broker)) or (reopens and broker in wanted):
+                self._turn = broker
+                yield from self._send_to(leader, wanted[broker])
+            elif session.may_acknowledge:
+                yield from self._send_to(leader, None)
+            elif broker not in wanted and (session.epoch == NEW_EPOCH or not self._locks.has_of(broker)):
+                yield from self._end(broker, leader)
+
+    def _chosen(self, wanted: dict[int, list[SharePartition]]) -> int | None:
+        """The only leader to acquire from now, None for all."""
+        if self.settings.acquire != "record_limit" or not wanted:
+            return None
+        now_ms, leaders = self._cluster.now_ms(), self._leaders
+        free = sorted(broker for broker in wanted if leaders[broker].failures.until_ms <= now_ms)
+        if not free or any(leader.pending is not None and leader.is_fetch for leader in leaders.values()):
+            return LOST
+        return next((broker for broker in free if broker > self._turn), free[0])
+
+    def _new_leader(self, broker: int) -> _Leader:
+        member = self.member.member
+        session = ShareSession(broker, member.group, member.member_id, self.settings, self._locks, member.names)
+        return _Leader(session, self._cluster)
+
+    def _send_to(
+        self, leader: _Leader, wanted: Sequence[SharePartition] | None, *, is_last: bool = False
+    ) -> Program[None]:
+        """Send a ShareFetch of ``wanted``, or a ShareAcknowledge without it or as the last request."""
+        session, environment = leader.session, self._cluster.environment
+        leader.is_busy = True
+        try:
+            if leader.link is None or not leader.link.is_open:
+                self._lose(leader, "the connection has ended")
+                if is_last:
+                    return
+                leader.link = yield from self._cluster.connect(session.leader)
+            link = leader.link
+            timeout_ms = self._cluster.config.request_timeout_ms
+            message: Any
+            if wanted is not None and not is_last:
+                version = link.versions.choose(ShareFetchRequest)
+                message = session.fetch(wanted, version, environment.wall_ms())
+                timeout_ms += self.settings.max_wait_ms
+            elif session.epoch == NEW_EPOCH:
+                return
+            else:
+                version = link.versions.choose(ShareAcknowledgeRequest)
+                message = session.acknowledge_request(version, environment.wall_ms(), is_last=is_last)
+            leader.is_fetch, leader.is_ending = isinstance(message, ShareFetchRequest), is_last
+            leader.pending = yield Submit(link, message, version, timeout_ms)
+        except ClientError as error:
+            self._failed(leader, error)
+        finally:
+            leader.is_busy = False
+            if session.is_waiting and leader.pending is None:
+                # Interrupted: whether it was sent is not known.
+                self._lose(leader, "the request was interrupted")
+
+    def _end(self, broker: int, leader: _Leader) -> Program[None]:
+        """End the session with a leader, or drop one that is not open."""
+        is_open = leader.link is not None and leader.link.is_open and leader.session.epoch != NEW_EPOCH
+        if is_open and not leader.is_ending:
+            yield from self._send_to(leader, None, is_last=True)
+        else:
+            self._forget(broker, "the session with the leader has ended")
+
+    def _collect(self) -> None:
+        """Apply the responses that have arrived."""
+        for broker, leader in list(self._leaders.items()):
+            pending, session = leader.pending, leader.session
+            if pending is None or not pending.is_done:
+                continue
+            leader.pending = None
+            wall_ms = self._cluster.environment.wall_ms()
+            try:
+                response = pending.result()
+                outcome = (session.fetched if leader.is_fetch else session.acknowledged)(response, wall_ms)
+            except ClientError as error:
+                self._failed(leader, error)
+            else:
+                self._apply(leader, outcome)
+            if leader.is_ending:
+                self._forget(broker, "the session with the leader has ended")
+
+    def _apply(self, leader: _Leader, outcome: Outcome) -> None:
+        self._report(outcome.results)
+        self._arrived += outcome.acquired
+        if outcome.broken is not None and leader.link is not None:
+            error = ConnectionLost(f"{leader.link.address} sent what cannot be used: {outcome.broken}")
+            self._failed(leader, error)
+        elif outcome.error is not None:
+            self._failed(leader, outcome.error, is_lost=False)
+        else:
+            for refused in outcome.refused:
+                self._refused(refused)
+            if outcome.has_to_repeat or (outcome.refused and not outcome.acquired):
+                leader.failures.pause()
+            else:
+                leader.failures.clear()
+
+    def _refused(self, refused: Refused) -> None:
+        """A partition cannot be fetched: look up its leader, or tell the caller."""
+        view, name = self._cluster.view, self._name(refused.partition)
+        if remedy(refused.error.code) is Remedy.FAIL:
+            self._errors.append(refused.error)
+        elif not view.leader_moved(name, refused.leader, refused.leader_epoch):
+            view.forget(name.topic)
+
+    def _failed(self, leader: _Leader, error: ClientError, *, is_lost: bool = True) -> None:
+        """The request or the whole response has failed; later calls try again, or raise what does not pass."""
+        if is_lost:
+            self._lose(leader, str(error))
+        for name in self.member.member.partitions.values():
+            if self._cluster.view.leader(name) == leader.session.leader:
+                self._cluster.view.forget(name.topic)
+        try:
+            leader.failures.add(error)
+        except ClientError as final:
+            self._errors.append(final)
+
+    def _name(self, partition: SharePartition) -> TopicPartition:
+        return TopicPartition(self.member.member.names[partition.topic_id], partition.partition)
+
+    def _lose(self, leader: _Leader, reason: str) -> None:
+        if leader.link is not None:
+            leader.link.abort()
+        leader.link = leader.pending = None
+        self._report(leader.session.lost(reason))
+        # The leader gives it to others.
+        self._arrived = [batches for batches in self._arrived if batches.leader != leader.session.leader]
+
+    def _forget(self, broker: int, reason: str) -> None:
+        self._lose(self._leaders.pop(broker), reason)

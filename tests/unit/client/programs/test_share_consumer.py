@@ -1,0 +1,343 @@
+"""The programs of a share consumer, by both drivers and in virtual time, beside fake leaders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from oncelog.base.errors import ErrorCode
+from oncelog.client.errors import BrokerRefused, ClientError, ConnectionLost, OutOfTurn, UnsupportedRequest
+from oncelog.client.machine.consumed_records import UnreadableRecords
+from oncelog.client.machine.share.values import Acknowledge, Acknowledged, ShareRecord, ShareSettings
+from oncelog.client.machine.versions import Versions
+from oncelog.client.programs.share_records import ShareRecords
+from oncelog.wire.messages.share_acknowledge import ShareAcknowledgeRequest
+from oncelog.wire.messages.share_fetch import ShareFetchRequest
+from tests.unit.client.programs.fake_brokers import FakeLink, Runner
+from tests.unit.client.programs.fake_brokers import runner as runner
+from tests.unit.client.programs.fake_share_group import INTERVAL_MS, LOCK_MS, FakeShareGroup
+
+EXPLICIT = ShareSettings(acknowledgement="explicit")
+
+
+class Consumer(ShareRecords):
+    """A share consumer that runs its programs by a runner."""
+
+    def __init__(self, runner: Runner, settings: ShareSettings | None = EXPLICIT) -> None:
+        runner.within(lambda: super(Consumer, self).__init__(runner.cluster, "g", ["t"], settings))
+        self.runner = runner
+        self.programs = self._programs
+
+    def poll(self, wait_ms: int = 500) -> list[ShareRecord]:
+        if self._unread:
+            return self._take_unread()
+        self._begin_poll()
+        return self._read(self.runner.run(self._programs.poll(wait_ms, heartbeats=True)))
+
+    def commit(self, timeout_ms: int = 5_000) -> list[Acknowledged]:
+        self._begin_commit()
+        self.runner.run(self._programs.commit(timeout_ms))
+        return self._take_results()
+
+    def close(self) -> list[Acknowledged]:
+        self.runner.run(self._programs.close())
+        self._programs.member.close()
+        return self._take_results()
+
+    def until(self, count: int) -> list[ShareRecord]:
+        records: list[ShareRecord] = []
+        while len(records) < count:
+            records += self.poll()
+        return records
+
+
+def offsets(records: Iterable[ShareRecord]) -> list[int]:
+    return [record.offset for record in records]
+
+
+def codes(results: Iterable[Acknowledged]) -> list[int]:
+    return [result.error.code if isinstance(result.error, BrokerRefused) else 0 for result in results]
+
+
+def test_records_of_all_leaders_are_acquired_and_acknowledged(runner: Runner) -> None:
+    group = FakeShareGroup(runner.brokers)
+    group.append(0, 3)
+    group.append(1, 1)
+    consumer = Consumer(runner)
+    records = consumer.until(4)
+    assert sorted((record.partition, record.offset) for record in records) == [(0, 0), (0, 1), (0, 2), (1, 0)]
+    assert all(record.lock_until_ms <= runner.now_ms() + LOCK_MS for record in records)
+    kinds = [Acknowledge.ACCEPT, Acknowledge.RELEASE, Acknowledge.REJECT, Acknowledge.ACCEPT]
+    for record, kind in zip(sorted(records, key=lambda r: r[1:3]), kinds, strict=True):
+        consumer.acknowledge(record, kind)
+    assert not any(codes(consumer.commit()))
+    assert (group.states(0), group.states(1)) == (["accepted", "available", "rejected"], ["accepted"])
+    (again,) = consumer.until(1)
+    assert (again.offset, again.delivery_count) == (1, 2)
+    consumer.close()
+    assert group.states(0) == ["accepted", "available", "rejected"]
+    assert group.heartbeats[-1].member_epoch == -1
+    assert not group.sessions
+
+
+def test_a_poll_accepts_the_records_of_the_poll_before(runner: Runner) -> None:
+    group = FakeShareGroup(runner.brokers, 1)
+    group.append(0, 2)
+    consumer = Consumer(runner, ShareSettings())
+    records = consumer.until(2)
+    with pytest.raises(OutOfTurn, match="acknowledges by itself"):
+        consumer.accept(records[0])
+    assert group.states() == ["acquired"] * 2
+    consumer.poll()
+    assert group.states() == ["accepted"] * 2
+    assert len(runner.brokers.asked(ShareAcknowledgeRequest)) == 0
+    group.append(0, 1)
+    consumer.until(1)
+    consumer.close()
+    assert group.states() == ["accepted", "accepted", "available"]
+
+
+def test_records_that_a_loop_has_not_reached_are_not_accepted(runner: Runner) -> None:
+    group = FakeShareGroup(runner.brokers, 1)
+    group.append(0, 4)
+    consumer = Consumer(runner, ShareSettings())
+    consumer._unread.extend(consumer.until(4))
+    consumer._unread.popleft()
+    consumer._unread.popleft()
+    assert [(r.first_offset, r.last_offset) for r in consumer.commit()] == [(0, 1)]
+    assert group.states() == ["accepted", "accepted", "acquired", "acquired"]
+    assert offsets(consumer.poll()) == [2, 3]
+    consumer.commit()
+    assert group.states() == ["accepted"] * 4
+
+
+def test_what_arrives_during_a_commit_is_not_accepted_before_it_is_returned(runner: Runner) -> None:
+    group = FakeShareGroup(runner.brokers, 1)
+    group.append(0, 1)
+    consumer = Consumer(runner, ShareSettings())
+    consumer.until(1)
+    consumer.poll(0)  # a fetch is in flight
+    group.append(0, 1)
+    consumer.poll(0)
+    consumer.commit()
+    assert group.states()[0] == "accepted"
+    assert "accepted" not in group.states()[1:]
+    assert offsets(consumer.until(1)) == [1]
+
+
+def test_a_renewal_keeps_the_lock_and_an_acceptance_replaces_it(runner: Runner) -> None:
+    group = FakeShareGroup(runner.brokers, 1)
+    group.append(0, 3)
+    consumer = Consumer(runner)
+    one, two, three = consumer.until(3)
+    before_ms = consumer.lock_until_ms(one)
+    runner.run(consumer.programs.poll(1_000, heartbeats=True))
+    for record in (one, two, three):
+        consumer.renew(record)
+    consumer.accept(two)
+    results = consumer.commit()
+    assert [(r.first_offset, r.kind.name) for r in results] == [(0, "RENEW"), (1, "ACCEPT"), (2, "RENEW")]
+    assert (consumer.lock_until_ms(one) or 0) > (before_ms or 0)
+    assert consumer.lock_until_ms(two) is None
+    with pytest.raises(OutOfTurn, match="acknowledged already"):
+        consumer.renew(two)
+    consumer.accept(one)
+    consumer.release(three)
+    consumer.commit()
+    assert group.states() == ["accepted", "accepted", "available"]
+
+
+def test_gaps_are_acknowledged_and_damaged_batches_are_rejected(runner: Runner) -> None:
+    group = FakeShareGroup(runner.brokers, 1)
+    group.append(0, 4)
+    group.holes.add(("t", 0, 1))
+    group.damaged.add(("t", 0, 2))
+    consumer = Consumer(runner)
+    records = consumer.until(2)
+    assert offsets(records) == [0, 3]
+    with pytest.raises(UnreadableRecords, match="records 2 to 2 of t-0 are rejected"):
+        consumer.poll()
+    results = consumer.commit()
+    assert [(r.first_offset, r.kind.name) for r in results] == [(2, "REJECT")]
+    assert group.states() == ["acquired", "gap", "rejected", "acquired"]
+
+
+def test_a_lost_answer_starts_another_session_and_its_records_come_again(runner: Runner) -> None:
+    group = FakeShareGroup(runner.brokers, 1)
+    consumer = Consumer(runner)
+    consumer.poll(1000)
+    group.append(0, 2)
+    group.lost.add(ShareFetchRequest)
+    records = consumer.until(2)
+    assert [(record.offset, record.delivery_count) for record in records] == [(0, 2), (1, 2)]
+    consumer.accept(records[0])
+    consumer.accept(records[1])
+    assert codes(consumer.commit()) == [0]
+    assert group.states() == ["accepted"] * 2
+
+
+def test_acknowledgements_whose_answer_is_lost_are_reported(runner: Runner) -> None:
+    group = FakeShareGroup(runner.brokers, 1)
+    group.append(0, 2)
+    consumer = Consumer(runner)
+    one, two = consumer.until(2)
+    group.ignored.add(ShareAcknowledgeRequest)
+    consumer.accept(one)
+    (result,) = consumer.commit()
+    assert isinstance(result.error, ConnectionLost)
+    consumer.accept(two)  # its lock went with the connection
+    (result,) = consumer.commit()
+    assert isinstance(result.error, ConnectionLost)
+    assert [record.delivery_count for record in consumer.until(2)] == [2, 2]
+
+
+def test_a_session_that_the_leader_lacks_is_opened_again_and_keeps_its_acknowledgements(runner: Runner) -> None:
+    group = FakeShareGroup(runner.brokers, 1)
+    group.append(0, 1)
+    consumer = Consumer(runner)
+    (record,) = consumer.until(1)
+    group.sessions.clear()
+    consumer.accept(record)
+    assert codes(consumer.commit()) == [0]
+    assert group.states() == ["accepted"]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.SHARE_SESSION_LIMIT_REACHED])
+def test_a_refused_fetch_keeps_its_acknowledgements(runner: Runner, code: ErrorCode) -> None:
+    group = FakeShareGroup(runner.brokers, 1)
+    group.append(0, 1)
+    consumer = Consumer(runner)
+    (record,) = consumer.until(1)
+    consumer.accept(record)
+    group.fetch_codes = [code] * 2
+    consumer.poll(3_000)
+    assert codes(consumer.commit()) == [0]
+    assert group.states() == ["accepted"]
+
+
+def test_an_acknowledgement_is_repeated_while_its_error_may_pass(runner: Runner) -> None:
+    group = FakeShareGroup(runner.brokers, 1)
+    group.append(0, 1)
+    consumer = Consumer(runner)
+    (record,) = consumer.until(1)
+    consumer.accept(record)
+    group.acknowledge_codes = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert codes(consumer.commit()) == [0]
+    assert group.states() == ["accepted"]
+    group.append(0, 1)
+    (record,) = consumer.until(1)
+    consumer.accept(record)
+    group.acknowledge_codes = [ErrorCode.INVALID_RECORD_STATE]
+    assert codes(consumer.commit()) == [ErrorCode.INVALID_RECORD_STATE]
+
+
+def test_a_partition_is_followed_to_its_new_leader(runner: Runner) -> None:
+    group = FakeShareGroup(runner.brokers, 1)
+    group.append(0, 2)
+    consumer = Consumer(runner)
+    one, two = consumer.until(2)
+    runner.brokers.leaders["t"][0] = 2
+    for stored in group.records.values():
+        stored.state = "available"  # the new leader does not know of locks
+    consumer.accept(one)
+    assert codes(consumer.commit()) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    again = consumer.until(2)
+    assert [record.delivery_count for record in again] == [2, 2]
+    consumer.accept(two)  # of the delivery before
+    assert codes(consumer.commit()) == [ErrorCode.INVALID_RECORD_STATE]
+    for record in again:
+        consumer.accept(record)
+    assert codes(consumer.commit()) == [0]
+    consumer.poll(1_000)
+    assert {broker for broker, _ in group.sessions} == {2}
+
+
+def test_an_expelled_member_joins_again_under_its_id(runner: Runner) -> None:
+    group = FakeShareGroup(runner.brokers, 1)
+    consumer = Consumer(runner)
+    consumer.poll(1_000)
+    group.epochs.clear()
+    group.told.clear()
+    consumer.poll(2 * INTERVAL_MS)
+    assert [message.member_epoch for message in group.heartbeats[-3:]] == [1, 0, 1]
+    assert len({message.member_id for message in group.heartbeats}) == 1
+    group.append(0, 1)
+    assert len(consumer.until(1)) == 1
+
+
+def test_heartbeat_errors_pass_or_are_explained(runner: Runner) -> None:
+    group = FakeShareGroup(runner.brokers, 1)
+    group.heartbeat_codes = [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+    consumer = Consumer(runner)
+    assert consumer.poll(2_000) == []
+    assert [str(partition) for partition in consumer.assignment] == ["t-0"]
+    group.heartbeat_codes = [ErrorCode.UNSUPPORTED_VERSION]
+    with pytest.raises(BrokerRefused, match=r"share\.version"):
+        consumer.poll(2 * INTERVAL_MS)
+    group.heartbeat_codes = [ErrorCode.GROUP_AUTHORIZATION_FAILED]
+    with pytest.raises(BrokerRefused, match="not allowed to use this group"):
+        consumer.poll(2 * INTERVAL_MS)
+
+
+def test_a_leader_that_stays_away_is_an_error_in_the_end(runner: Runner) -> None:
+    group = FakeShareGroup(runner.brokers, 1)
+    runner.brokers.down.add(1)
+    consumer = Consumer(runner)
+    with pytest.raises(ClientError, match="cannot be reached"):
+        consumer.poll(100_000)
+    runner.brokers.down.clear()
+    group.append(0, 1)
+    assert len(consumer.until(1)) == 1
+
+
+def test_record_limit_acquires_from_one_leader_at_a_time(runner: Runner) -> None:
+    group = FakeShareGroup(runner.brokers, 2)
+    group.append(0, 10)
+    group.append(1, 10)
+    settings = ShareSettings(acknowledgement="explicit", acquire="record_limit", max_records=3)
+    consumer = Consumer(runner, settings)
+    turns: list[int] = []
+    for _ in range(200):
+        records = consumer.poll()
+        assert len(records) <= 3
+        turns += sorted({record.partition for record in records})
+        for record in records:
+            consumer.accept(record)
+    consumer.commit()
+    assert group.states(0) + group.states(1) == ["accepted"] * 20
+    assert turns[:4] == [1, 0, 1, 0] or turns[:4] == [0, 1, 0, 1]
+
+
+def test_old_leaders_have_no_acquire_modes_and_no_renewals(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    group = FakeShareGroup(runner.brokers, 1)
+    group.append(0, 1)
+    old = Versions(dict.fromkeys(range(100), (0, 99)) | {78: (1, 1), 79: (1, 1)})
+    connect = FakeLink.__init__
+
+    def with_old_versions(self: FakeLink, *arguments: Any) -> None:
+        connect(self, *arguments)
+        self.versions = old
+
+    monkeypatch.setattr(FakeLink, "__init__", with_old_versions)
+    with pytest.raises(UnsupportedRequest, match="record_limit"):
+        Consumer(runner, ShareSettings(acquire="record_limit")).poll(1_000)
+    consumer = Consumer(runner)
+    (record,) = consumer.until(1)
+    consumer.renew(record)
+    with pytest.raises(UnsupportedRequest, match="renew"):
+        consumer.poll(1_000)
+
+
+def test_locks_that_ended_long_ago_are_forgotten(runner: Runner) -> None:
+    group = FakeShareGroup(runner.brokers, 1)
+    group.append(0, 2)
+    consumer = Consumer(runner)
+    one, _ = consumer.until(2)
+    group.records.clear()  # others have processed them
+    for _ in range(2 * LOCK_MS // INTERVAL_MS + 1):
+        consumer.poll(INTERVAL_MS)
+    assert len(consumer.programs._locks) == 0
+    consumer.accept(one)
+    assert codes(consumer.commit()) == [ErrorCode.INVALID_RECORD_STATE]
