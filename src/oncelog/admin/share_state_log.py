@@ -185,7 +185,7 @@ def overlaid(old: Sequence[StateBatch], new: Sequence[StateBatch], start_offset:
     for piece in sorted(pieces):
         if piece.last_offset < start_offset:
             continue
-        first = max(piece.first_offset, start_offset)
+        first = Offset(max(piece.first_offset, start_offset))
         if joined and joined[-1].last_offset == first - 1 and joined[-1][2:] == piece[2:]:
             joined[-1] = joined[-1]._replace(last_offset=piece.last_offset)
         else:

@@ -312,6 +312,8 @@ def test_limits_of_records_and_bytes(driver, member) -> None:
     one = member.fetch(max_bytes=1)  # at least a batch, however large
     assert acquired(one) == [(20, 29, 1)]
     assert member.fetch(max_records=0, max_wait_ms=500).responses == []
+    assert acquired(member.fetch(batch_size=0, max_records=1))[0][0] == 30
+    assert errors(member.fetch(max_bytes=-1)) == [E.UNKNOWN_SERVER_ERROR]
 
 
 def test_the_record_limit_cuts_batches(driver, member) -> None:

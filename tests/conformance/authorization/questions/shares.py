@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.conformance.authorization.questions.asking import NO_UUID, Known, Question, make
+from tests.conformance.authorization.questions.asking import Known, Question, make
 from tests.conformance.authorization.world import GROUP, HIDDEN, TOPIC, UNKNOWN
 from tests.peers.clients.sweep.wire import NOWHERE
 
@@ -48,7 +48,7 @@ def share_group_describe(_version: int, _known: Known) -> Any:
 
 def share_fetch(_version: int, known: Known) -> Any:
     """A new session that asks for no records."""
-    ids = [known.topic_ids.get(TOPIC, NOWHERE), known.topic_ids.get(HIDDEN, NOWHERE), NOWHERE, NO_UUID]
+    ids = [known.topic_ids.get(TOPIC, NOWHERE), known.topic_ids.get(HIDDEN, NOWHERE), NOWHERE]
     topics = [
         make("share_fetch.FetchTopic", topic_id=topic_id, partitions=[make("share_fetch.FetchPartition")])
         for topic_id in ids
