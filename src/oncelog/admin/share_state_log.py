@@ -189,5 +189,5 @@ def overlaid(old: Sequence[StateBatch], new: Sequence[StateBatch], start_offset:
         if joined and joined[-1].last_offset == first - 1 and joined[-1][2:] == piece[2:]:
             joined[-1] = joined[-1]._replace(last_offset=piece.last_offset)
         else:
-            joined.append(piece._replace(first_offset=first))
+            joined.append(piece._replace(first_offset=Offset(first)))
     return tuple(joined)
