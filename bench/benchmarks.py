@@ -24,6 +24,7 @@ from bench.report import Comparison, Figures, paired
 from bench.sasl_logins import LOGIN_GOALS, Secured, secured_kafka, secured_oncelog
 from bench.sasl_logins import figures as login_figures
 from bench.schemas import schemas
+from bench.share_partition import share_partition
 from bench.side_by_side import side_by_side, temporary_directory
 from bench.spark_load import spark_load
 from bench.spark_memory import spark_memory
@@ -271,6 +272,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[Options], Comparison]]] = {
     "recovery": recovery,
     "sasl-logins": sasl_logins,
     "consumer-heartbeats": consumer_heartbeats,
+    "share-partition": share_partition,
     "partitions": partitions,
     "sync": sync,
     "transactions": transactions,
@@ -300,6 +302,7 @@ _SPARK_ALONE: Final = ("spark-load", "spark-memory", "spark-versions")
 WITHOUT_KAFKA: Final = frozenset(
     {
         "schemas",
+        "share-partition",
         "start-cpython",
         "quotas",
         *_SPARK_ALONE,

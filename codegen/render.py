@@ -127,6 +127,8 @@ def _default(item: Field) -> str:
         return EMPTY
     if item.is_struct:
         return "None"
+    if item.type == "records" and item.nullable is None:
+        return 'b""'
     return PRIMITIVES[item.type].default
 
 

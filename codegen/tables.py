@@ -175,5 +175,29 @@ EXTENSIONS = {
             default="None",
         ),
     ),
+    ("describe_share_group_offsets", "DescribeShareGroupOffsetsRequest"): (
+        # Asks a leader for its own share partitions, instead of a coordinator for the group's start offsets.
+        Field(name="led_here", type="bool", versions=VersionRange(0, 1), tag=10000, default="False"),
+    ),
+    ("describe_share_group_offsets", "DescribeShareGroupOffsetsResponsePartition"): (
+        # The window of a share partition as its leader has it in memory, in batches: only in answers to ``led_here``.
+        # Times are 0, and the member id is empty, for a batch that no member has locked.
+        *(
+            Field(name=name, type=type_, versions=VersionRange(0, 1), is_array=True, tag=tag)
+            for name, type_, tag in (
+                ("first_offsets", "int64", 10000),
+                ("last_offsets", "int64", 10001),
+                ("delivery_states", "int8", 10002),
+                ("delivery_counts", "int16", 10003),
+                ("member_ids", "string", 10004),
+                ("locked_since_ms", "int64", 10005),
+                ("locked_until_ms", "int64", 10006),
+            )
+        ),
+        # Of an answer that was cut.
+        Field(name="batches_left_off", type="int32", versions=VersionRange(0, 1), tag=10007, default="0"),
+        Field(name="in_flight_records", type="int32", versions=VersionRange(0, 1), tag=10008, default="-1"),
+        Field(name="most_in_flight", type="int32", versions=VersionRange(0, 1), tag=10009, default="-1"),
+    ),
 }
 """Tagged fields of our own, by module and struct; 10000 and up, where Apache Kafka has none."""

@@ -101,6 +101,15 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Collect the sockets that a library leaves to the collector while the test's own filter holds: whatever test is
+    next would be warned of them."""
+    yield
+    if any("ResourceWarning" in words for mark in item.iter_markers("filterwarnings") for words in mark.args):
+        gc.collect()
+
+
 def pytest_unconfigure() -> None:
     """Let them be collected at the end: libraries in C report as leaked what is still there."""
     gc.unfreeze()

@@ -189,5 +189,5 @@ def test_offsets_are_reset_by_the_plan_that_was_shown(tabs: Open, on_call: OnCal
     expect(page.get_by_label("To confirm")).to_have_value("")
     page.get_by_label("To confirm").fill("reset-desk")
     page.get_by_role("button", name="Commit these offsets").click()
-    expect(page.get_by_role("status")).to_contain_text("1 offsets committed.")
+    expect(page.get_by_role("status")).to_contain_text("1 offsets moved.")
     assert on_call.outcomes("reset-desk")[-1] == ("reset-offsets", "done")

@@ -105,8 +105,10 @@ class Cluster:
 
     def close(self) -> None:
         """Kill whoever is left."""
-        for broker_id in self._brokers:
+        for broker_id, broker in self._brokers.items():
             self.kill([broker_id])
+            if broker.was_launched:  # it has ended by itself
+                broker.kill()
         for proxy in self.proxies.values():
             proxy.close()
         self.proxies.clear()

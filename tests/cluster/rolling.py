@@ -8,7 +8,7 @@ way some are killed and some are frozen for longer than their session lasts, at 
 ``--kafka 4.4.0``: with a broker of Apache Kafka.
 ``--from-release 0.1``: our brokers begin as those that are kept of a release (`tests/kept`). They are replaced one by
 one by this tree's while the group is classic, and by the release's again while it is of the new protocol. Without
-kafka-python, whose transactional members stand still once every broker was restarted, whichever version it is.
+kafka-python, whose producer loses requests when coordinators are restarted (`TransactionalKafkaPythonMember`).
 
 What must hold:
 1. Every record that the producer was acknowledged is processed.
@@ -17,7 +17,7 @@ What must hold:
 3. The group is of the new protocol when all members are, and classic again after them.
 4. Exactly once: a reader at read_committed finds the result of each record, and once.
 5. With brokers of two versions: every acknowledged record is stored once, in order; in the end replicas are the same
-   bytes, and `oncelog log verify` finds nothing.
+   bytes, and `oncelog log verify` and `oncelog audit` find nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tests.cluster.groups_at_work import PAUSE_S, TOPIC, Auditor, Group, Member,
 from tests.cluster.replicas import differing_replicas
 from tests.cluster.strikes import KINDS, draw_away_s, drilled, strike
 from tests.cluster.transactional_members import OUTPUT, OUTPUT_PARTITIONS
-from tests.kept.findings import problems_in
+from tests.kept.findings import findings_in
 from tests.kept.releases import program
 from tests.load import Load, check, create_topic, read_to_end
 from tests.peers.apache_kafka import ApacheKafka
@@ -140,7 +140,7 @@ class Ours:
             return [f"exit codes after SIGTERM: {codes}"]
         places = {broker_id: cluster.data_directory(broker_id) for broker_id in cluster.ids}
         differences = [line for topic in (TOPIC, OUTPUT) for line in differing_replicas(places, topic)]
-        return [*differences, *problems_in(*places.values())]
+        return [*differences, *findings_in(*places.values())]
 
 
 class OfApacheKafka:

@@ -203,7 +203,8 @@ def _until_known(call: Callable[[], object]) -> None:
 
 class TransactionalKafkaPythonMember(KafkaPythonMember):
     """kafka-python, transactions of V1. Its producer (3.0.12) keeps the offsets of an aborted transaction and commits
-    them with the next one, when others may own the partitions: so it gives up instead of aborting."""
+    them with the next one, when others may own the partitions: so it gives up instead of aborting. It also forgets a
+    request whose coordinator's connection fails while it waits for it, and then waits for the answer for ever."""
 
     isolation_level = "read_committed"
 

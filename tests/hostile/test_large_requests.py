@@ -305,9 +305,9 @@ def test_a_large_answer_behind_which_a_fetch_waits_does_not_keep_it_for_a_client
     peer.send(fetch("t", 1, max_wait_ms=1 << 30), FETCH_VERSION)
     driver.release()
     assert len(peer.responses) == 1
-    assert driver.node._delayed_fetches._by_partition
+    assert driver.node._delayed_fetches._by_key
     driver.disconnect(peer)
-    assert not driver.node._delayed_fetches._by_partition
+    assert not driver.node._delayed_fetches._by_key
 
 
 def test_a_shutdown_lets_a_large_request_be_decided(driver):

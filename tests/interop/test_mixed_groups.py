@@ -16,7 +16,10 @@ from kafka import KafkaConsumer
 from oncelog.testing import Broker
 from tests.waiting import HANG_S
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # kafka-python's connections, left to the collector
+]
 CONFIG = {
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.heartbeat.interval.ms": "100",

@@ -25,7 +25,10 @@ from tests.peers.process import Process, free_ports
 from tests.unit.runtime.security.signing import document, ec_key, jwk
 from tests.waiting import HANG_S
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # kafka-python's connections, left to the collector
+]
 PACKAGE = "org.apache.kafka.common.security"
 USERS = [("PLAIN", "alice"), ("SCRAM-SHA-256", "carol"), ("SCRAM-SHA-512", "carol")]
 PASSWORD = "the-secret"

@@ -18,7 +18,7 @@ FOREIGN = ["randomly", "xdist", "xdist.looponfail", "hypothesispytest", "anyio",
 TESTS = [
     "test_app.py",
     "test_security.py test_secured_fixtures.py",
-    "test_cluster.py test_faults.py test_fixture.py test_own_broker.py test_time.py",
+    "test_cluster.py test_faults.py test_fixture.py test_own_broker.py test_time.py test_worker.py",
     "test_simulated.py",
 ]
 

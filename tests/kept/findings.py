@@ -10,14 +10,9 @@ from oncelog.spark.audit.engines.local_engine import LocalEngine
 from oncelog.spark.audit.pipeline import audit
 
 
-def problems_in(*directories: Path) -> list[str]:
-    """Findings of ``oncelog log verify``."""
-    logs = [path for directory in directories for path in sorted(directory.glob("*-*/*.log"))]
-    assert logs
-    return [f"{path}: {problem}" for path in logs for problem in problems(path) if problem is not None]
-
-
 def findings_in(*directories: Path) -> list[str]:
     """Findings of ``oncelog log verify`` and ``oncelog audit``."""
-    findings = audit(plan([*directories]), LocalEngine()).findings
-    return [*problems_in(*directories), *map(str, findings)]
+    logs = [path for directory in directories for path in sorted(directory.glob("*-*/*.log"))]
+    assert logs
+    unreadable = [f"{path}: {problem}" for path in logs for problem in problems(path) if problem is not None]
+    return [*unreadable, *map(str, audit(plan([*directories]), LocalEngine()).findings)]

@@ -31,6 +31,7 @@ from tests.peers.jars import (
     KAFKAS,
     MIRROR_MAKER,
     OLD_KAFKA,
+    SHARE_JUDGE,
     SPARK_AVRO,
     SPARK_CONNECTOR,
 )
@@ -43,6 +44,7 @@ SUPPLIES: Final[dict[str, Supply]] = {
     **{f"kafka-{version}": supply for version, supply in (KAFKAS | OLD_KAFKA).items()},
     "iceberg-sink": ICEBERG_SINK,
     "group-judge": GROUP_JUDGE,
+    "share-judge": SHARE_JUDGE,
     "flink": FLINK,
     "spark-connector": SPARK_CONNECTOR,
     "spark-avro": SPARK_AVRO,

@@ -103,6 +103,24 @@ def _group_judge() -> Supply:
     )
 
 
+def _share_judge() -> Supply:
+    """A program that drives the share partition of the reference's broker."""
+    program = Path(__file__).parents[1] / "conformance" / "share" / "ShareJudge.java"
+
+    def make(place: Path, run: Run) -> None:
+        jars = KAFKAS[REFERENCE_VERSION].home()
+        run(["javac", "-nowarn", "-cp", f"{jars}/*", "-d", str(place), str(program)], place)
+
+    return Supply(
+        f"A judge of share partitions over Apache Kafka {REFERENCE_VERSION}",
+        "javac",
+        "the jars of Apache Kafka",
+        f"share-judge-{REFERENCE_VERSION}",
+        lambda: REFERENCE_VERSION.encode() + program.read_bytes(),
+        make,
+    )
+
+
 def _flink() -> Supply:
     """Flink with its Kafka sink, and a job that is halted between a checkpoint and its commit."""
     program = Path(__file__).parent / "clients" / "flink" / "SavedJob.java"
@@ -193,6 +211,8 @@ ICEBERG_SINK: Final = _project(
 )
 """The sink with what it needs to write Parquet files into a directory, through a catalog in SQLite."""
 GROUP_JUDGE: Final = _group_judge()
+SHARE_JUDGE: Final = _share_judge()
+"""Made after the reference's jars, which it is compiled against."""
 FLINK: Final = _flink()
 SPARK_CONNECTOR: Final = _artifacts(
     "Spark's Kafka connector",

@@ -15,7 +15,7 @@ import pytest
 import typer
 
 from oncelog.admin import reassignment_plan
-from oncelog.base.ids import GroupId, TopicName, TopicPartition, TransactionalId
+from oncelog.base.ids import GroupId, TopicId, TopicName, TopicPartition, TransactionalId
 from oncelog.cli import sim
 from oncelog.cli.log.backup import manifest
 from oncelog.client.machine.offsets import Committed
@@ -28,6 +28,8 @@ from oncelog.core.controller.brokers import tree_format
 from oncelog.core.controller.image import layout
 from oncelog.core.groups.settings import GroupSettings
 from oncelog.core.groups.shard import GroupShard
+from oncelog.core.share_state.model import ShareStateSettings
+from oncelog.core.share_state.shard import ShareStateShard
 from oncelog.core.transactions.store import TransactionStore
 from oncelog.legacy.logs import import_positions
 from oncelog.legacy.message_set.entry import append_entry
@@ -37,7 +39,7 @@ from oncelog.node.listeners.broker_settings import read_settings
 from oncelog.node.observation import flight_recorder
 from oncelog.ports import Create
 from oncelog.records import batch as record_batch
-from oncelog.records.internal import consumer_group_records, group_records, transaction_records
+from oncelog.records.internal import consumer_group_records, group_records, share_state_records, transaction_records
 from oncelog.sim.virtual.files import MemoryFiles
 from oncelog.spark.audit import report as audit_report
 from oncelog.spark.export import _Progress
@@ -187,6 +189,14 @@ def _consumer_group(_: Path) -> None:
     key = consumer_group_records.ConsumerGroupKey("g")
     value = consumer_group_records.encode_value(consumer_group_records.ConsumerGroupValue(1, 0))
     shard.apply(consumer_group_records.encode_key(key), _later(value))
+    _passed_over(shard.skipped)
+
+
+def _share_state(_: Path) -> None:
+    shard = ShareStateShard(0, ShareStateSettings(), lambda _topic: 1)
+    key = share_state_records.SnapshotKey("g", TopicId(bytes(16)), 0)
+    value = share_state_records.encode_value(share_state_records.SnapshotValue(0, 0, 0, 0))
+    shard.apply(share_state_records.encode_key(key), _later(value))
     _passed_over(shard.skipped)
 
 
@@ -380,6 +390,14 @@ ARTEFACTS: Final = (
     Artefact("classic groups", _GROUPS, _group, Skipped, "group metadata value of version 9"),
     Artefact(
         "consumer groups", _CONSUMER_GROUPS, _consumer_group, Skipped, "ConsumerGroupKey with a value of version 9"
+    ),
+    Artefact(
+        "states of share groups",
+        f"keys {share_state_records.SNAPSHOT_KEY_VERSION} and {share_state_records.UPDATE_KEY_VERSION}, "
+        f"value {share_state_records.VALUE_VERSION}",
+        _share_state,
+        Skipped,
+        "value of version 9",
     ),
     Artefact("transactions", _TRANSACTIONS, _transaction, Skipped, "value of version 9"),
     Artefact(

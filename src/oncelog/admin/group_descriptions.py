@@ -1,8 +1,8 @@
-"""Lists and describes groups of both protocols: members, epochs, partitions on their way (KIP-222, KIP-518, KIP-848).
+"""Lists and describes groups: members, epochs, partitions on their way (KIP-222, KIP-518, KIP-848, KIP-932).
 
 A list is read from every broker, a description from the group's coordinator: first as a group of the consumer protocol,
-then as a classic one, since each has its own request. Other groups (share, streams) are shown with type and state,
-without members.
+then as a classic one, then as a share group, since each has its own request. A streams group is shown with type and
+state, without members.
 """
 
 from __future__ import annotations
@@ -21,15 +21,18 @@ from oncelog.client.programs import Cluster, Program, operation, raise_for_error
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.internal.consumer_protocol import Subscription, decode_subscription
 from oncelog.wire.messages import consumer_group_describe as wire
+from oncelog.wire.messages import share_group_describe as share_wire
 from oncelog.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
 from oncelog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
-GROUP_TYPES: Final = (CLASSIC, CONSUMER, "share", "streams")
+SHARE: Final = "share"
+GROUP_TYPES: Final = (CLASSIC, CONSUMER, SHARE, "streams")
 TYPES_WITH_OFFSETS: Final = (CLASSIC, CONSUMER, "streams")
 """The types of groups that commit offsets, as a filter of ListGroups."""
-_NOT_DESCRIBED: Final = ("share", "streams")
+_NOT_DESCRIBED: Final = (SHARE, "streams")
+"""Types that a list may show where no description does: a cluster whose share groups are off still lists them."""
 _STATES_SINCE: Final = 4
 _TYPES_SINCE: Final = 5
 _MEMBER_TYPES: Final = {0: CLASSIC, 1: CONSUMER}
@@ -53,10 +56,11 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class MemberRow:
-    """A member of a group. ``partitions`` includes those that it still has to give up.
+    """A member of a group. ``partitions`` includes those that it still has to give up; members of a share group have
+    partitions in common.
 
-    ``member_type`` is "classic", "consumer", or empty if unknown. ``epoch`` and ``target`` are None for a classic
-    group; epoch −2 is that of a static member that is away.
+    ``member_type`` is "classic", "consumer", "share", or empty if unknown. ``epoch`` is None for a classic group, and
+    ``target`` for a classic or share group; epoch −2 is that of a static member that is away.
     """
 
     member_id: str
@@ -123,8 +127,12 @@ class GroupDescription:
 
     @property
     def has_members_shown(self) -> bool:
-        """False for a type of group that is only listed: ``members`` is empty then."""
-        return self.group_type in (CLASSIC, CONSUMER)
+        """False for a group that is only listed: ``members`` is empty then."""
+        return self.group_type in (CLASSIC, CONSUMER) or (self.is_share and self.epoch is not None)
+
+    @property
+    def is_share(self) -> bool:
+        return self.group_type == SHARE
 
     @property
     def commits_offsets(self) -> bool:
@@ -190,7 +198,7 @@ def describe_group(cluster: Cluster, group: str) -> Program[GroupDescription]:
     """A group and its members. Raises BrokerRefused with GROUP_ID_NOT_FOUND if the group does not exist."""
 
     def attempt() -> Program[GroupDescription]:
-        for describe in (_describe_consumer_group, _describe_classic_group, describe_from_list):
+        for describe in (_describe_consumer_group, _describe_classic_group, describe_share_group, describe_from_list):
             description = yield from describe(cluster, group)
             if description is not None:
                 return description
@@ -243,11 +251,52 @@ def _member(member: wire.Member) -> MemberRow:
     )
 
 
-def _partitions(assignment: wire.Assignment) -> tuple[TopicPartition, ...]:
+def _partitions(assignment: wire.Assignment | share_wire.Assignment) -> tuple[TopicPartition, ...]:
     return tuple(
         TopicPartition(TopicName(topic.topic_name), index)
         for topic in assignment.topic_partitions
         for index in topic.partitions
+    )
+
+
+def describe_share_group(cluster: Cluster, group: str) -> Program[GroupDescription | None]:
+    """A share group; None for a group of another type, and from a broker that has no share groups."""
+    try:
+        response = yield from cluster.at_coordinator(group, share_wire.ShareGroupDescribeRequest(group_ids=[group]))
+    except UnsupportedRequest:
+        return None
+    description = response.groups[0]
+    if description.error_code in _NO_CONSUMER_GROUP:
+        return None
+    raise_for_error(description, f"group {group!r}")
+    return share_description(description, (yield from cluster.coordinator(group)))
+
+
+def share_description(description: share_wire.DescribedGroup, coordinator: int) -> GroupDescription:
+    members = [
+        MemberRow(
+            member.member_id,
+            None,
+            member.client_id,
+            member.client_host,
+            _partitions(member.assignment),
+            SHARE,
+            member.rack_id,
+            tuple(member.subscribed_topic_names),
+            epoch=member.member_epoch,
+        )
+        for member in description.members
+    ]
+    return GroupDescription(
+        description.group_id,
+        description.group_state,
+        SHARE,
+        SHARE,
+        description.assignor_name,
+        coordinator,
+        members,
+        description.group_epoch,
+        description.assignment_epoch,
     )
 
 

@@ -20,6 +20,15 @@ from oncelog.admin.group_descriptions import (
     describe_group,
     list_groups,
 )
+from oncelog.admin.log_bounds import log_bounds
+from oncelog.admin.share_groups import (
+    TURN_ON,
+    ShareOffsetRow,
+    alter_start_offsets,
+    delete_start_offsets,
+    share_offsets,
+    start_offsets,
+)
 from oncelog.admin.topics import Outcome
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition, by_topic
@@ -46,15 +55,18 @@ __all__ = [
     "MemberRow",
     "ResetRow",
     "ResetTo",
+    "ShareOffsetRow",
     "delete_groups",
     "delete_offsets",
     "describe_group",
     "execute_reset",
     "group_lag",
+    "group_positions",
     "list_groups",
     "log_bounds",
     "plan_from",
     "plan_reset",
+    "share_offsets",
 ]
 
 _HAS_MEMBERS: Final = (
@@ -139,8 +151,16 @@ def group_lag(cluster: Cluster, description: GroupDescription) -> Program[list[L
 def plan_reset(
     cluster: Cluster, group: str, to: ResetTo, partitions: Iterable[TopicPartition] | None = None
 ) -> Program[list[ResetRow]]:
-    """The target offset of the partitions given, or of all committed ones, as in ``plan_from``."""
-    return (yield from plan_from(cluster, (yield from committed_offsets(cluster, group)), to, partitions))
+    """The target offset of the partitions given, or of all committed ones, as in ``plan_from``; of a share group, the
+    start offsets."""
+    return (yield from plan_from(cluster, (yield from group_positions(cluster, group)), to, partitions))
+
+
+@operation
+def group_positions(cluster: Cluster, group: str) -> Program[dict[TopicPartition, Committed]]:
+    """The committed offsets of a group, or the start offsets of a share group."""
+    positions = yield from committed_offsets(cluster, group)
+    return positions or (yield from _share_start_offsets(cluster, group)) or {}
 
 
 @operation
@@ -176,15 +196,19 @@ def plan_from(
 
 @operation
 def execute_reset(cluster: Cluster, group: str, plan: Iterable[ResetRow]) -> Program[None]:
-    """Commit a plan. Raises BrokerRefused, mostly because the group has members."""
+    """Commit a plan, or set the start offsets of a share group, whose records from there on become available again.
+    Raises BrokerRefused, mostly because the group has members."""
     offsets = {TopicPartition(TopicName(row.topic), row.partition): Committed(row.target) for row in plan}
     try:
         yield from commit_offsets(cluster, group, offsets)
     except BrokerRefused as error:
         if error.code in _HAS_MEMBERS:
             raise BrokerRefused(error.code, f"group {group!r}", explain(ErrorCode.NON_EMPTY_GROUP)) from None
-        yield from _refuse_without_offsets(cluster, group, error)
-        raise
+        if error.code != ErrorCode.GROUP_ID_NOT_FOUND or (yield from _share_start_offsets(cluster, group)) is None:
+            raise
+        yield from alter_start_offsets(
+            cluster, group, {partition: committed.offset for partition, committed in offsets.items()}
+        )
 
 
 @operation
@@ -208,12 +232,16 @@ def delete_groups(cluster: Cluster, groups: Iterable[str]) -> Program[list[Outco
 
 @operation
 def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicPartition]) -> Program[list[Outcome]]:
-    """Delete a group's offsets of partitions that no member subscribes to. Returns an outcome for each."""
+    """Delete a group's offsets of partitions that no member subscribes to. Returns an outcome for each.
+
+    A share group without members forgets whole topics, those of ``partitions``: an outcome for each topic.
+    """
+    by_name = by_topic(partitions)
     topics = [
         OffsetDeleteRequestTopic(
             name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=index) for index in indexes]
         )
-        for topic, indexes in by_topic(partitions).items()
+        for topic, indexes in by_name.items()
     ]
 
     def attempt() -> Program[list[Outcome]]:
@@ -232,36 +260,21 @@ def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicParti
     try:
         return (yield from cluster.retrying(attempt))
     except BrokerRefused as error:
-        yield from _refuse_without_offsets(cluster, group, error)
-        raise
+        if error.code != ErrorCode.GROUP_ID_NOT_FOUND or (yield from _share_start_offsets(cluster, group)) is None:
+            raise
+        return (yield from delete_start_offsets(cluster, group, by_name))
 
 
-def _refuse_without_offsets(cluster: Cluster, group: str, error: BrokerRefused) -> Program[None]:
-    """Raise an error that names the group's type if GROUP_ID_NOT_FOUND means one without committed offsets."""
-    if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
+def _share_start_offsets(cluster: Cluster, group: str) -> Program[dict[TopicPartition, Committed] | None]:
+    """The start offsets of a share group; None for a group of another type. Raises BrokerRefused for a share group of a
+    cluster that has share groups off."""
+    offsets = yield from start_offsets(cluster, group)
+    if offsets is None:
         description = yield from cluster.retrying(lambda: describe_from_list(cluster, group))
-        if description is not None and not description.commits_offsets:
-            reason = f"a {description.group_type} group has no committed offsets to change or delete"
-            raise BrokerRefused(error.code, f"group {group!r}", reason) from None
-
-
-@operation
-def log_bounds(
-    cluster: Cluster, partitions: list[TopicPartition]
-) -> Program[tuple[dict[TopicPartition, int], dict[TopicPartition, int]]]:
-    """The first and next offsets of partitions that exist and have a leader."""
-    topics = (yield from cluster.metadata({partition.topic for partition in partitions})) if partitions else {}
-    led = []
-    for partition in partitions:
-        topic = topics.get(partition.topic)
-        info = None if topic is None else topic.partitions.get(partition.partition)
-        if info is not None and info.leader >= 0:
-            led.append(partition)
-    if not led:
-        return {}, {}
-    starts = yield from offsets_at(cluster, dict.fromkeys(led, EARLIEST))
-    ends = yield from offsets_at(cluster, dict.fromkeys(led, LATEST))
-    return starts, ends
+        if description is not None and description.is_share:
+            reason = f"it is a share group, and share groups are off in this cluster; {TURN_ON}"
+            raise BrokerRefused(ErrorCode.UNSUPPORTED_VERSION, f"group {group!r}", reason)
+    return offsets
 
 
 def _target(to: ResetTo, position: Committed | None, earliest: int, latest: int, at_time: int) -> int | None:

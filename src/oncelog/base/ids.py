@@ -35,7 +35,8 @@ NO_TOPIC_ID: Final = TopicId(bytes(16))
 
 CONSUMER_OFFSETS: Final = TopicName("__consumer_offsets")
 TRANSACTION_STATE: Final = TopicName("__transaction_state")
-INTERNAL_TOPICS: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE)
+SHARE_GROUP_STATE: Final = TopicName("__share_group_state")
+INTERNAL_TOPICS: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE)
 
 
 class TopicPartition(NamedTuple):

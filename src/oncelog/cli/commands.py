@@ -2,7 +2,7 @@
 
 ``oncelog --help`` and ``oncelog serve`` import no other sub-command, and help never imports rich. An expected failure
 prints one line on stderr and exits with 1, a usage error with 2; Ctrl-C, SIGTERM and SIGHUP print nothing and exit with
-130. A closed pipe (``| head``) is no failure.
+130, with 0 where a server runs until then. A closed pipe (``| head``) is no failure.
 """
 
 from __future__ import annotations

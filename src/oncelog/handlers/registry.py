@@ -80,6 +80,18 @@ APIS: Final = (
     Api(69, "ConsumerGroupDescribe", 0, 1, "groups.consumer_describe", Op.DESCRIBE, Res.GROUP),
     Api(74, "ListConfigResources", 0, 1, "configs.list_config_resources", Op.DESCRIBE_CONFIGS, Res.CLUSTER),
     Api(75, "DescribeTopicPartitions", 0, 0, "topics.describe_topic_partitions", Op.DESCRIBE, Res.TOPIC),
+    Api(76, "ShareGroupHeartbeat", 1, 1, "groups.share_heartbeat", Op.READ, Res.GROUP),
+    Api(77, "ShareGroupDescribe", 1, 1, "groups.share_describe", Op.DESCRIBE, Res.GROUP),
+    Api(78, "ShareFetch", 1, 2, "share.fetch", Op.READ, Res.GROUP),
+    Api(79, "ShareAcknowledge", 1, 2, "share.acknowledge", Op.READ, Res.GROUP),
+    Api(83, "InitializeShareGroupState", 0, 0, "share.state", Op.CLUSTER_ACTION, Res.CLUSTER),
+    Api(84, "ReadShareGroupState", 0, 0, "share.state", Op.CLUSTER_ACTION, Res.CLUSTER),
+    Api(85, "WriteShareGroupState", 0, 1, "share.state", Op.CLUSTER_ACTION, Res.CLUSTER),
+    Api(86, "DeleteShareGroupState", 0, 0, "share.state", Op.CLUSTER_ACTION, Res.CLUSTER),
+    Api(87, "ReadShareGroupStateSummary", 0, 1, "share.state", Op.CLUSTER_ACTION, Res.CLUSTER),
+    Api(90, "DescribeShareGroupOffsets", 0, 1, "groups.share_offsets", Op.DESCRIBE, Res.GROUP),
+    Api(91, "AlterShareGroupOffsets", 0, 0, "groups.share_offset_changes:alter", Op.READ, Res.GROUP),
+    Api(92, "DeleteShareGroupOffsets", 0, 0, "groups.share_offset_changes:delete", Op.DELETE, Res.GROUP),
 )
 
 BY_KEY: Final = {api.key: api for api in APIS}

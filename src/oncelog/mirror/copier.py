@@ -52,7 +52,9 @@ class Copier:
         who: Callable[[], GroupMetadata],
         progress: Progress,
         now_ms: Callable[[], int],
+        before_records: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """``before_records`` is called before a transaction with records is committed."""
         self._producer = producer
         self._settings = settings
         self._topic = topic
@@ -60,6 +62,7 @@ class Copier:
         self._who = who
         self._progress = progress
         self._now_ms = now_ms
+        self._before_records = before_records
         self._sent: dict[int, tuple[CopiedPartition, Frame]] = {}
         self._sending: tuple[CopiedPartition, Frame] | None = None
         """The frame waiting for room in the producer's buffer: it has no number yet."""
@@ -141,6 +144,8 @@ class Copier:
         producer = self._producer
         # The maps need the offsets that the frames were given.
         await producer.flush()
+        if self._before_records is not None and self._sent:
+            await self._before_records()
         touched = self._extend_maps()
         records = [*self._others]
         for copied in touched:

@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Sequence, Set
 from typing import Final
 
 from oncelog.admin.topics import NewTopic, ensure_topic
@@ -37,6 +37,7 @@ from oncelog.client.machine.transaction_values import TransactionSettings
 from oncelog.mirror.errors import MirrorIncomplete, SameCluster, at_target
 from oncelog.mirror.positions_topic import SLOTS, Positions, positions_topic
 from oncelog.mirror.progress import Progress, RefusalRow
+from oncelog.mirror.schema_sync import NewSchemaCopy, SchemaSync
 from oncelog.mirror.settings import Cluster, MirrorSettings, Naming
 from oncelog.mirror.stored_positions import read_positions
 from oncelog.mirror.work_assignment import Share
@@ -53,9 +54,13 @@ class Engine:
         until_caught_up: bool = False,
         now_ms: Callable[[], int] = wall_ms,
         entropy: random.Random | None = None,
+        schemas: NewSchemaCopy | None = None,
     ) -> None:
-        """``now_ms`` is wall time; ``entropy`` gives the jitter of pauses between attempts."""
+        """``now_ms`` is wall time; ``entropy`` gives the jitter of pauses between attempts; ``schemas`` copies schemas,
+        if the settings say so."""
         self.settings = settings
+        self._new_schema_copy = schemas
+        self.schemas: SchemaSync | None = None
         self._entropy = entropy or random.Random()
         self.progress = Progress(settings.source.alias)
         self._topic = positions_topic(settings.source.alias)
@@ -76,7 +81,7 @@ class Engine:
         """
         source_to, target_to = self.settings.source, self.settings.target
         backoff, attempt = Backoff(200, 5000), 0
-        async with self._client(source_to) as source, self._client(target_to) as target:
+        async with self._client(source_to) as source, self._client(target_to) as target, self._schemas(source, target):
             while not self._stopping.is_set():
                 copied = self.progress.transactions
                 try:
@@ -92,6 +97,17 @@ class Engine:
                             await self._stopping.wait()
         if self._missing:
             raise MirrorIncomplete(self._missing)
+
+    @contextlib.asynccontextmanager
+    async def _schemas(self, source: AsyncClient, target: AsyncClient) -> AsyncIterator[None]:
+        if not self.settings.sync_schemas or self._new_schema_copy is None:
+            yield
+            return
+        self.schemas = SchemaSync(self._new_schema_copy(source, target), self.progress)
+        try:
+            yield
+        finally:
+            await self.schemas.close()
 
     def _client(self, to: Cluster) -> AsyncClient:
         return AsyncClient(to.bootstrap_servers, config=to.config, entropy=self._entropy, now_ms=self._now_ms)
@@ -159,7 +175,11 @@ class Engine:
         behind = {partition for partition, end in self._goal.items() if at.get(partition, end) < end}
         if behind <= standing:
             refused = [row for partition, row in sorted(self.progress.refusals.items()) if partition in behind]
-            self._missing = [*(row for row in self.progress.topic_refusals.values() if row.stands), *refused]
+            self._missing = [
+                *self.progress.schema_refusals,
+                *(row for row in self.progress.topic_refusals.values() if row.stands),
+                *refused,
+            ]
             self.stop()
 
     @property

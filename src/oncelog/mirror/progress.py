@@ -94,6 +94,8 @@ class Progress:
     """Records that the target refuses, by partition of the source."""
     topic_refusals: dict[str, RefusalRow] = field(default_factory=dict)
     """Topics that the target refuses, by their names at the source."""
+    schema_refusals: list[RefusalRow] = field(default_factory=list)
+    """Schemas that the target has differently."""
     _ends: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     _partitions: dict[TopicPartition, CopiedPartition] = field(default_factory=dict)
     _seen: tuple[float, int, int] = (0.0, 0, 0)
@@ -147,7 +149,7 @@ class Progress:
         return rows
 
     def refused(self) -> list[RefusalRow]:
-        rows = [*self.topic_refusals.values(), *self.refusals.values()]
+        rows = [*self.schema_refusals, *self.topic_refusals.values(), *self.refusals.values()]
         return sorted(rows, key=lambda row: (row.topic, -1 if row.partition is None else row.partition))
 
     @property

@@ -13,6 +13,7 @@ from oncelog.client.config import ClientConfig
 from oncelog.client.errors import ConfigError
 
 SEPARATOR: Final = "."
+SCHEMAS_TOPIC: Final = "_schemas"
 T = TypeVar("T", bound=StrEnum)
 RESERVED_ALIAS: Final = "topics"
 """A source with this name would have the topic of ``provenance`` as its positions topic."""
@@ -66,6 +67,8 @@ class MirrorSettings:
     """Names this instance among those that share the work; a restart under the same name takes over at once."""
     sync_configs: bool = True
     sync_acls: bool = False
+    sync_schemas: bool = False
+    """Copies schemas of the source's registry; then its topic is not copied as such."""
     delete_topics: bool = False
     replication_factor: int = -1
     """The replication factor of topics created at the target; −1 is the target's default."""
@@ -109,6 +112,8 @@ class MirrorSettings:
 
     def wants(self, topic: str, *, is_internal: bool) -> bool:
         if is_internal or topic.startswith("__") or not self.topics.fullmatch(topic):
+            return False
+        if self.sync_schemas and topic == SCHEMAS_TOPIC:
             return False
         came_from_target = self.target.alias and topic.startswith(self.target.alias + SEPARATOR)
         return not (came_from_target and self.naming is Naming.prefix)

@@ -28,6 +28,7 @@ from oncelog.mirror.offset_map import MappedRun, OffsetMap
 from oncelog.mirror.positions_topic import CopiedPartition, Gap, Positions, positions_topic
 from oncelog.mirror.progress import Progress
 from oncelog.mirror.refused_partitions import Trials
+from oncelog.mirror.schema_sync import SchemaSync
 from oncelog.mirror.settings import Begin, MirrorSettings, OnGap
 from oncelog.mirror.topic_plan import PlannedTopic, partitions_of
 from oncelog.mirror.topic_sync import TopicSync
@@ -44,6 +45,7 @@ class Mirroring(Protocol):
 
     settings: MirrorSettings
     progress: Progress
+    schemas: SchemaSync | None
 
     @property
     def slots(self) -> int:
@@ -95,6 +97,7 @@ class Worker:
             lambda: share.metadata,
             engine.progress,
             engine.now_ms,
+            None if engine.schemas is None else engine.schemas.sync,
         )
         self._trials = Trials(engine.settings, source, self._copier, self._topics, engine.progress, _FETCH)
         self._groups = GroupSync(engine.settings, source, target, self._copier)
@@ -127,6 +130,8 @@ class Worker:
     async def _run_round(self) -> None:
         if loop_ms() >= self._refresh_due_ms:
             await self._refresh()
+            if self._engine.schemas is not None:
+                await self._engine.schemas.sync()
             self._refresh_due_ms = loop_ms() + self._settings.refresh_interval_ms
         await self._fetch()
         if self._copier.is_open:

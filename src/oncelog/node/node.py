@@ -66,8 +66,6 @@ from oncelog.node.kernel.events import (
     RequestReceived,
     Shutdown,
     StoodStill,
-    StopListening,
-    Stopped,
     Synced,
 )
 from oncelog.node.kernel.tasks import OffloadedWork, Runnable
@@ -87,6 +85,8 @@ from oncelog.node.requests.lazy_apis import Handle
 from oncelog.node.requests.login_state import LoginPhase
 from oncelog.node.requests.pause_recovery import PauseRecovery
 from oncelog.node.requests.throttling import Throttling
+from oncelog.node.share.services import ShareServices
+from oncelog.node.stopping import Stopping
 from oncelog.ports import Entropy
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ if TYPE_CHECKING:
     from oncelog.node.hanging.watch import HangingTransactionWatch
     from oncelog.node.liveness.freeze_watch import FreezeWatch
     from oncelog.node.replication.leadership_check import LeadershipChecker
+    from oncelog.node.replication.log_ends import LogEnds
     from oncelog.node.requests.logins import Logins
     from oncelog.storage.log_directory import LogDirectory
 
@@ -120,11 +121,6 @@ class Node:
         self.logs = logs
         self._connections: dict[int, Connection] = {}
         self._continuing = False
-        # Rounds of the loop in which requests read before :class:`StopListening` may still arrive.
-        self._rounds_before_stop = 0
-        self._stopping = False
-        self._stop_by_ms: int | None = None
-        self._shutting_down = False
         self._outbox = Outbox()
         self._deadlines = Deadlines()
         self._runnable = Runnable()
@@ -160,12 +156,14 @@ class Node:
             self._messages,
             self.audit_trail,
         )
+        self.share = self._make_share_services(services)
         self._hanging_watch: HangingTransactionWatch | None = None
         self.access = access_control(self.cluster, authoriser, self._outbox, self._deadlines)
         self.requests = self._make_requests()
         self._pause_recovery = PauseRecovery(
             self.cluster, self._metadata_log, self._deadlines, self.requests, self._outbox
         )
+        self._stopping = self._make_stopping()
 
     @property
     def now_ms(self) -> int:
@@ -248,7 +246,7 @@ class Node:
             closed = self._connections.pop(event.connection_id, None)
             if closed is not None:
                 self.requests.close(closed)
-                self.partitions.fetch_sessions.cache.close(event.connection_id)
+                self._end_sessions(event.connection_id)
         elif isinstance(event, ConnectionHalfClosed):
             half_closed = self._connections.get(event.connection_id)
             if half_closed is not None:
@@ -271,13 +269,17 @@ class Node:
                 self._maintenance.job_finished(event, effects)
         elif isinstance(event, Continued):
             self._continuing = False  # loads continue in _settle
-            self._rounds_before_stop = max(0, self._rounds_before_stop - 1)
+            self._stopping.round_ended()
             self._runnable.next_slice()
             self.requests.serve_closed()
         elif isinstance(event, StoodStill):
             self._pause_recovery.process_paused(event)
         elif isinstance(event, Shutdown):
-            self._shut_down(event)
+            self._stopping.begin(event.deadline_ms)
+
+    def _end_sessions(self, connection_id: int) -> None:
+        self.partitions.fetch_sessions.cache.close(connection_id)
+        self.share.connection_closed(connection_id)
 
     def _open(self, event: ConnectionOpened) -> None:
         connection = self._connections[event.connection_id] = Connection(
@@ -291,25 +293,6 @@ class Node:
         if event.security_protocol.has_sasl:
             connection.login = self.logins.begin(event.listener_name)
 
-    def _shut_down(self, event: Shutdown) -> None:
-        self._shutting_down = True
-        self._stop_by_ms = event.deadline_ms
-        self._deadlines.at(event.deadline_ms, lambda _now: None)
-        self._metadata_log.leave()
-        self.controller.end()
-        self._controlled_shutdown.begin(event.deadline_ms)
-
-    def _stop_serving(self, effects: list[Effect]) -> None:
-        self._pause_recovery.end()
-        self._shutting_down, self._stopping = False, True
-        effects.append(StopListening())
-        self.requests.mutes.end()
-        # The runtime hands in what it has read in its next round; the present round may have begun already.
-        self._rounds_before_stop = 2
-        for log in self.logs.logs.values():
-            if log.durable_offset < log.log_end_offset:
-                self._group_commit.flush(log)  # in parallel now, instead of one by one when the logs are closed
-
     def _settle(self, effects: list[Effect]) -> None:
         """Run all that this event has set in motion, then start the syncs it requires."""
         while True:
@@ -317,7 +300,7 @@ class Node:
             self._delayed_fetches.wake_ready()
             if self._runnable.is_empty():
                 break
-        loading = self.groups.load_slice() | self.transactions.load_slice()
+        loading = self.groups.load_slice() | self.transactions.load_slice() | self.share.states.load_slice()
         if self.partitions.create_slice() | loading:
             self.requests.run_woken()
             self._continue_later(effects)
@@ -331,29 +314,26 @@ class Node:
         self.links.take_outgoing(effects)
         self._maintenance.start_jobs(effects)
         self._offloaded.start(effects)
-        if self._shutting_down and self._controlled_shutdown.is_done:
-            self._stop_serving(effects)
+        self._stopping.end_serving(effects)
         self._group_commit.start_syncs(effects)
         self.directory.check()
-        if self._stopping and self._rounds_before_stop:
+        if self._stopping.finish(effects):
             self._continue_later(effects)
-        elif self._stopping:
-            self._stop_when_idle(effects)
 
     def _continue_later(self, effects: list[Effect]) -> None:
         if not self._continuing:
             self._continuing = True
             effects.append(Continue())
 
-    def _stop_when_idle(self, effects: list[Effect]) -> None:
-        assert self._stop_by_ms is not None
+    def _serve_no_more(self) -> None:
+        self._pause_recovery.end()
+        self.requests.mutes.end()
+
+    def _is_idle(self) -> bool:
         decided = not (
             self._runnable.has_slices() or self.transactions.markers.has_decided() or self._works_on_backlog()
         )
-        idle = decided and self._offloaded.is_idle() and self._group_commit.is_idle() and self._metadata_log.is_idle()
-        if idle or self.now_ms >= self._stop_by_ms:
-            self._stopping = False
-            effects.append(Stopped())
+        return decided and self._offloaded.is_idle() and self._group_commit.is_idle() and self._metadata_log.is_idle()
 
     def _works_on_backlog(self) -> bool:
         """True while this broker can itself advance undecided requests."""
@@ -371,12 +351,13 @@ class Node:
         self.cluster.apply_change(delta)
         gone = self.partitions.apply_change(delta)
         deleted = {topic.name for topic in delta.deleted}
-        for coordinators in (self.groups, self.transactions):
+        for coordinators in (self.groups, self.transactions, self.share.states):
             if coordinators.topic in deleted:
                 coordinators.follow(None)
             elif gone:
                 coordinators.partitions_deleted(gone)
         self._follow_internal_topics()
+        self.share.follow(delta)
         self.transactions.settings.transaction_version = transaction_version(self.cluster.image)
         if delta.brokers:
             self.links.apply_change(delta.image)
@@ -410,7 +391,7 @@ class Node:
         )
 
     def _follow_internal_topics(self) -> None:
-        for coordinators in (self.groups, self.transactions):
+        for coordinators in (self.groups, self.transactions, self.share.states):
             coordinators.follow(self.cluster.image.topics.get(coordinators.topic))
 
     @cached_property
@@ -445,6 +426,12 @@ class Node:
         return CoordinatorQueries(self._messages, self.transactions, self.cluster, self._leadership, self._runnable)
 
     @cached_property
+    def _log_ends(self) -> LogEnds:
+        from oncelog.node.replication.log_ends import LogEnds
+
+        return LogEnds(self.links, self.cluster, self._runnable, self.partitions.leader_log)
+
+    @cached_property
     def _leadership(self) -> LeadershipChecker:
         """Made for the first check."""
         from oncelog.node.replication.leadership_check import LeadershipChecker
@@ -463,6 +450,7 @@ class Node:
             self._outbox,
             lambda: self.logins,
             Throttling(self.cluster.quotas),
+            self._end_sessions,
         )
 
     def _make_failed_brokers(self) -> FailedBrokers:
@@ -472,6 +460,18 @@ class Node:
         self.links.on_frozen.append(failed.mark_failed)
         self.links.on_reached.append(failed.mark_reachable)
         return failed
+
+    def _make_stopping(self) -> Stopping:
+        return Stopping(
+            self._metadata_log,
+            self.controller,
+            self._controlled_shutdown,
+            self.logs,
+            self._group_commit,
+            self._deadlines,
+            self._serve_no_more,
+            self._is_idle,
+        )
 
     def _make_group_commit(self) -> GroupCommit:
         return GroupCommit(
@@ -516,6 +516,16 @@ class Node:
             self._outbox,
         )
 
+    def _make_share_services(self, services: CoordinatorServices) -> ShareServices:
+        return ShareServices(
+            services,
+            self._messages,
+            self._metadata_log,
+            self._delayed_fetches,
+            self.links,
+            lambda: self.groups.share_settings,
+        )
+
     def _replication(self) -> ReplicationServices:
         return ReplicationServices(
             self.links,
@@ -540,10 +550,12 @@ class Node:
             waits.UntilConfirmed: lambda task, wait: self._leadership.park(task, wait),
             waits.AskCoordinator: lambda task, wait: self._queries.park(task, wait),
             waits.FindTransactionalId: lambda task, wait: self._queries.park_search(task, wait),
+            waits.AskLogEnds: lambda task, wait: self._log_ends.park(task, wait),
             waits.CommitMetadata: self._metadata_log.park,
             waits.ReadNodes: self._tree_reads.park,
             waits.UntilProducerId: self._producer_ids.park,
             waits.UntilElected: self._failed_brokers.park,
             waits.NextSlice: self._runnable.park,
             waits.Offload: self._offloaded.park,
+            **self.share.parks(),
         }

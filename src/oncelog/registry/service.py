@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Final, TypeVar
@@ -20,8 +20,8 @@ from oncelog.registry.formats import Formats, ParsedSchema
 from oncelog.registry.steps import Append, Compare, Current, Parse, Program, Step
 from oncelog.registry.store import Store
 from oncelog.registry.subjects import context_of, within
-from oncelog.registry.topic import MAX_RECORD_BYTES, PenLost, SchemasTopic, size_of
-from oncelog.registry.topic_records import TopicRecord, Version
+from oncelog.registry.topic import PenLost, SchemasTopic, in_batches
+from oncelog.registry.topic_records import Version
 from oncelog.schemas.schema import Reference, Schema, SchemaError, SchemaType
 
 T = TypeVar("T")
@@ -124,7 +124,7 @@ class Registry:
         return None
 
     async def _append(self, step: Append) -> None:
-        batches = list(_batches(step.records))
+        batches = list(in_batches(step.records))
         if self.store.held_bytes > MAX_HELD_BYTES and any(record.value is not None for record in step.records):
             raise errors.too_large(f"the registry holds {MAX_HELD_BYTES // MIB} MiB of schemas; delete some for good")
         for batch in batches:
@@ -198,17 +198,3 @@ def _qualified(subject: str, schema: Schema) -> Schema:
         for reference in schema.references
     )
     return Schema(schema.text, schema.type, references, schema.metadata, schema.rule_set)
-
-
-def _batches(records: Sequence[TopicRecord]) -> Iterator[Sequence[TopicRecord]]:
-    """Records in batches that brokers take. Raises RegistryError for a record that is too large alone."""
-    batch: list[TopicRecord] = []
-    size = 0
-    for record in records:
-        added = size_of(record)
-        if batch and size + added > MAX_RECORD_BYTES:
-            yield batch
-            batch, size = [], 0
-        batch.append(record)
-        size += added
-    yield batch

@@ -122,7 +122,7 @@ class Store:
             self.subjects[subject] = dict(sorted(versions.items()))
         self._places.setdefault(context, {}).setdefault(value.id, {})[subject, number] = None
         self._ids.setdefault(context, {}).setdefault(value.guid, {})[value.id] = None
-        for target in _targets(value):
+        for target in referred_places(value):
             self._referrers.setdefault(target, {})[subject, number] = None
         self.held_bytes += _size(value)
         return True
@@ -145,7 +145,7 @@ class Store:
             ids.pop(value.id, None)
             if not ids:
                 self._ids[context].pop(value.guid, None)
-        for target in _targets(value):
+        for target in referred_places(value):
             referrers = self._referrers.get(target, {})
             referrers.pop((subject, number), None)
             if not referrers:
@@ -260,7 +260,7 @@ def _scopes(subject: str | None) -> list[str | None]:
     return [subject, above, context_prefix(GLOBAL_CONTEXT)]
 
 
-def _targets(version: Version) -> Iterator[Place]:
+def referred_places(version: Version) -> Iterator[Place]:
     for reference in version.schema.references:
         yield within(version.subject, reference.subject), reference.version
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -267,6 +267,21 @@ def size_of(record: TopicRecord) -> int:
     if size > MAX_RECORD_BYTES:
         raise errors.too_large("Register operation failed because schema is too large")
     return size
+
+
+def in_batches(records: Sequence[TopicRecord]) -> Iterator[Sequence[TopicRecord]]:
+    """Records in batches that brokers take. Raises RegistryError for a record that is too large alone."""
+    batch: list[TopicRecord] = []
+    size = 0
+    for record in records:
+        added = size_of(record)
+        if batch and size + added > MAX_RECORD_BYTES:
+            yield batch
+            batch, size = [], 0
+        batch.append(record)
+        size += added
+    if batch:
+        yield batch
 
 
 async def _prepare(client: AsyncClient, topic: TopicName, *, create: bool) -> None:

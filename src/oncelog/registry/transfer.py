@@ -1,7 +1,11 @@
 """Export and import of a registry: its records as JSON lines, with ids, contexts, configs and modes.
 
-A line is `{"key": …, "value": …}`, both as in the topic `_schemas`. An import keeps every id and is repeatable. It is
-refused as a whole if an id or a version is in use for another schema.
+A line is `{"key": …, "value": …}`, both as in the topic `_schemas`. An import keeps every id. It is refused as a whole
+if an id or a version is in use for another schema.
+
+An import of more than ``MAX_RECORD_BYTES`` takes several batches. One that ends in between leaves the first of them,
+and is completed by a repetition: references come before what refers to them, and the last ids before everything, so
+that no registration in between gets an id of the rest.
 """
 
 from __future__ import annotations
@@ -72,7 +76,7 @@ def import_records(store: Store, records: list[TopicRecord]) -> Program[int]:
         if record.key == LAST_IDS and record.value is not None:
             # Its own record stands for the ids given here and there.
             marker = store.marker(record.value)
-            new += [marker] if marker != store.marker() else []
+            new[:0] = [marker] if marker != store.marker() else []
     if new:
         yield Append(tuple(new))
     return len(new)

@@ -29,6 +29,7 @@ from oncelog.testing.loop import LoopEnded, LoopThread
 from oncelog.testing.port import LOOPBACK, ReservedPort
 from oncelog.testing.registry import RegistryThread
 from oncelog.testing.security.secured import Secured, make_security
+from oncelog.testing.share_groups import ShareGroups
 
 T = TypeVar("T")
 
@@ -36,7 +37,9 @@ DEFAULTS: Final = {
     "log.sync.policy": "none",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
+    "group.share.assignment.interval.ms": "0",
 }
 _TIMEOUT_S: Final = 30.0
 _STOP_S: Final = 5.0
@@ -78,6 +81,8 @@ class Broker(Secured):
         self._down_reason = "the broker is not running"
         self.faults = Faults(self)
         """Injects failures: see :class:`oncelog.testing.faults.control.Faults`."""
+        self.share = ShareGroups(self)
+        """What share groups hold: see :class:`oncelog.testing.share_groups.ShareGroups`."""
         self._security = None if security is None else make_security(security, self, self._now_s)
         self._owns_security = True
         self._registry = RegistryThread() if registry else None

@@ -33,7 +33,7 @@ class RegistryThread:
     @property
     def url(self) -> str:
         if self._port is None:
-            raise RuntimeError("the broker has not been started: call start(), or use it in a with block")
+            raise RuntimeError("the registry has not been started: call start(), or use a with block")
         return f"http://{LOOPBACK}:{self._port.number}"
 
     def start(self, bootstrap: str, client: Mapping[str, str]) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from tests.conformance.authorization.questions.asking import Known, make
 from tests.conformance.authorization.questions.cluster import acl_filter
+from tests.conformance.authorization.questions.shares import COORDINATED, SHARE
 from tests.conformance.authorization.questions.table import QUESTIONS, versions_of
 from tests.conformance.authorization.world import (
     ADMIN,
@@ -87,6 +88,7 @@ def _set_up(ask: Ask, known: Known) -> Iterator[Answer]:
     for name in (GROUP, ELSE):
         _until(ask, make("find_coordinator.FindCoordinatorRequest", coordinator_keys=[name]), 4)
     _until(ask, make("find_coordinator.FindCoordinatorRequest", key_type=1, coordinator_keys=[TRANSACTIONAL_ID]), 4)
+    _until(ask, make("find_coordinator.FindCoordinatorRequest", key_type=SHARE, coordinator_keys=[COORDINATED]), 6)
     listed = make("list_transactions.ListTransactionsRequest")
     assert ask(ADMIN, listed, 0).error_code == 0
     while ask(ADMIN, make("list_groups.ListGroupsRequest"), 4).error_code:

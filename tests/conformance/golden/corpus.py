@@ -31,7 +31,13 @@ _FIND_COORDINATOR_V0: Final = struct.pack(">hhih", 10, 0, 1, -1) + b"\0\7warm-up
 _LIST_GROUPS_V0: Final = struct.pack(">hhih", 16, 0, 1, -1)
 _FIND_TRANSACTION_COORDINATOR_V1: Final = struct.pack(">hhih", 10, 1, 1, -1) + b"\0\7warm-up\1"
 _INIT_TRANSACTIONS_V0: Final = struct.pack(">hhih", 22, 0, 1, -1) + b"\0\7warm-up" + struct.pack(">i", 60_000)
+_FIND_SHARE_COORDINATOR_V6: Final = struct.pack(">hhih", 10, 6, 1, -1) + b"\0\2\2\x21warm-up:AAAAAAAAAAAAAAAAAAAAAA:0\0"
+_SHARE_COORDINATOR: Final = 1 + 4 + 1 + 33
+"""Where its node id stands, -1 for an error: behind tags, throttle time, and one coordinator's key."""
 _TRANSACTIONS: Final = "transactions-"
+_SHARES: Final = "share-"
+_SHARE_PROPERTIES: Final = {"share.coordinator.state.topic.num.partitions": "1"}
+"""One partition is made and loaded as fast as a warm-up needs it."""
 _ASKS_UNSTABLE_VERSIONS: Final = frozenset({"init-producer-id", "transactions-init"})
 """InitProducerId 6 is not advertised by Apache Kafka unless it is told to."""
 
@@ -51,7 +57,7 @@ def _call(address: tuple[str, int], request: bytes) -> bytes:
 def properties_of(scenario: str) -> dict[str, str]:
     """How the broker of a scenario is configured."""
     unstable = {"unstable.api.versions.enable": "true"} if scenario in _ASKS_UNSTABLE_VERSIONS else {}
-    return BROKER_PROPERTIES | unstable
+    return BROKER_PROPERTIES | (_SHARE_PROPERTIES if scenario.startswith(_SHARES) else {}) | unstable
 
 
 def scenario_of(recording: Path) -> str:
@@ -63,11 +69,14 @@ def warm_up(address: tuple[str, int], scenario: str = "") -> None:
     """Wait until the broker has producer ids to give and its offsets topic exists and is loaded.
 
     Without it a recording would begin with however many COORDINATOR_NOT_AVAILABLE the machine was slow enough for.
-    A scenario whose name begins with ``transactions-`` finds the coordinators of transactions ready, too.
+    A scenario whose name begins with ``transactions-`` finds the coordinators of transactions ready, too, and one whose
+    name begins with ``share-`` the coordinators of share groups' state.
     """
     questions = [(_INIT_PRODUCER_ID_V0, 4), (_FIND_COORDINATOR_V0, 0), (_LIST_GROUPS_V0, 0)]
     if scenario.startswith(_TRANSACTIONS):
         questions += [(_FIND_TRANSACTION_COORDINATOR_V1, 4), (_INIT_TRANSACTIONS_V0, 4)]
+    if scenario.startswith(_SHARES):
+        questions += [(_FIND_SHARE_COORDINATOR_V6, _SHARE_COORDINATOR)]
     for request, error_position in questions:
         place = slice(error_position, error_position + 2)
         wait_until(lambda ask=request, code=place: not any(_call(address, ask)[code]), "a broker that is ready")

@@ -12,7 +12,6 @@ FEATURES_OF_OTHER_APIS: Final = frozenset(
     {
         "eligible.leader.replicas.version",
         "kraft.version",
-        "share.version",
         "streams.version",
     }
 )
@@ -66,6 +65,9 @@ def leave_out_what_cannot_agree(api: str, recorded: Any, ours: Any) -> None:
         for group in ours.groups:
             group.pending_member_ids, group.pending_until_ms, group.pending_hosts = [], [], []
             group.awaited_member_ids = []
+    elif api == "ShareGroupDescribe":
+        for member in (member for answer in (recorded, ours) for group in answer.groups for member in group.members):
+            member.subscribed_topic_names.sort()  # a set
     elif api == "DescribeProducers":
         # Tagged fields of our own, which other clients skip.
         for topic in ours.topics:
@@ -131,7 +133,7 @@ def _comparable(documentation: str | None, name: str) -> str | None:
 
 def is_timed_out_fetch(api: str, answer: Any) -> bool:
     """True if the recorded answer is a fetch that brought nothing, so that its wait need not be repeated."""
-    return api == "Fetch" and not any(
+    return api in ("Fetch", "ShareFetch") and not any(
         partition.records or partition.error_code for topic in answer.responses for partition in topic.partitions
     )
 

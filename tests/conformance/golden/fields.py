@@ -16,6 +16,7 @@ MAY_DIFFER: Final[dict[tuple[str, str], str]] = {
     ("Metadata", "controller_id"): "any broker takes what is for the controller: Apache Kafka draws one by lot",
     ("DescribeCluster", "controller_id"): "the same",
     ("*", "error_message"): "wording; whether there is one has to agree",
+    ("*", "acknowledge_error_message"): "the same",
     ("*", "batch_index_error_message"): "wording, and the time in it",
     ("*", "log_append_time_ms"): "the time of the append, where the topic asks for it; -1 has to agree",
     ("DescribeTransactions", "transaction_start_time_ms"): "the time of the first partition; -1 has to agree",

@@ -15,6 +15,7 @@ from typing import Final
 from tests.conformance.golden.corpus import DATA, properties_of, warm_up
 from tests.peers.apache_kafka import ApacheKafka
 from tests.peers.clients.scenario import Scenario
+from tests.peers.clients.sweep.wire import UNRECORDED
 from tests.peers.process import free_ports
 from tests.peers.recorder import Direction, Event, Recorder, save
 from tests.peers.supply import PeerMissing
@@ -33,7 +34,13 @@ CLIENTS: Final = {
     "kafkajs": ("foreign", "KAFKAJS"),
     "sweep": ("sweep", "SCENARIOS"),
 }
-BROKERS_CLIENT_IDS: Final = (b"AddPartitionsManager-", b"broker-")
+LEFT_OUT: Final = (
+    b"AddPartitionsManager-",
+    b"NetworkPartitionMetadataClient-",
+    b"Persister-",
+    b"broker-",
+    UNRECORDED.encode(),
+)
 
 
 def scenarios(client: str) -> dict[str, Scenario]:
@@ -45,11 +52,11 @@ def scenarios(client: str) -> dict[str, Scenario]:
 
 def of_clients(events: list[Event]) -> list[Event]:
     """Without the connections on which the broker speaks to itself, by the address it was told to advertise: markers,
-    and whether partitions take part in a transaction."""
+    and whether partitions take part in a transaction; and without those on which a sweep waits."""
     own = {
         event.connection
         for event in events
-        if event.direction is Direction.REQUEST and _client_id(event.frame).startswith(BROKERS_CLIENT_IDS)
+        if event.direction is Direction.REQUEST and _client_id(event.frame).startswith(LEFT_OUT)
     }
     return [event for event in events if event.connection not in own]
 

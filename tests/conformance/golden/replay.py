@@ -29,6 +29,8 @@ from tests.conformance.golden.exceptions import (
     leave_out_what_cannot_agree,
     leave_out_what_is_newer,
 )
+from tests.peers.clients.sweep.share_requests import await_initialised, group_type
+from tests.peers.clients.sweep.wire import Wire
 from tests.peers.recorder import Direction, Event, load
 from tests.waiting import HANG_S
 
@@ -162,8 +164,10 @@ class Replay:
                         self._wait_until_met()
                     self._send(event, answers)
                 elif event.direction is Direction.RESPONSE:
+                    request = self._asked.get((event.connection, int.from_bytes(event.frame[:4], "big", signed=True)))
                     for line in self._receive(event):
                         yield f"event {number}: {line}"
+                    self._wait_for_share_partitions(request)
                 elif event.direction is Direction.CLOSED_BY_BROKER:
                     if self._answers_more(event.connection):
                         yield f"event {number}: an answer, Apache Kafka closes the connection"
@@ -190,6 +194,16 @@ class Replay:
             self._bystander = Connection(self._address)
         self._bystander.send(_API_VERSIONS_V0)
         self._bystander.receive()
+
+    def _wait_for_share_partitions(self, request: Asked | None) -> None:
+        """Return when the share partitions of a member that has just joined have a state, as it was at the recording:
+        Apache Kafka makes it behind the answer."""
+        if request is not None and request.name == "ShareGroupHeartbeat" and request.message.member_epoch == 0:
+            topics = self._created & set(request.message.subscribed_topic_names or ())
+            host, port = self._address
+            with Wire(f"{host}:{port}") as wire:
+                if topics and group_type(wire, request.message.group_id) == "share":
+                    await_initialised(wire, request.message.group_id, *topics)
 
     def _send(self, event: Event, answers: dict[tuple[int, int], bytes]) -> None:
         connection = self._connections.get(event.connection)

@@ -15,10 +15,15 @@ MAIN = "org.apache.kafka.coordinator.group.GroupJudge"
 class Judge:
     """A coordinator that answers one operation after the other. A context manager, which ends the process."""
 
+    def __init__(self, class_path: str | None = None, main: str = MAIN) -> None:
+        self._class_path = class_path
+        self._main = main
+
     def __enter__(self) -> Self:
-        home = GROUP_JUDGE.home()
+        home = GROUP_JUDGE.home() if self._class_path is None else None
+        class_path = self._class_path or f"{home}:{home}/*"
         self._process = subprocess.Popen(
-            ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{home}:{home}/*", MAIN],
+            ["java", "-XX:TieredStopAtLevel=1", "-cp", class_path, self._main],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

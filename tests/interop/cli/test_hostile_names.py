@@ -54,7 +54,15 @@ COMMANDS_AND_NAMES: dict[str, list[list[str]]] = {
         ["--share", EVIL, "--exit", "--count", "1", EVIL],
     ],
     "group list": [[], ["--json"]],
-    "group describe": [[EVIL], [EVIL, "--members"], [EVIL, "--json"], [f"{EVIL}-none"]],
+    "group describe": [
+        *([EVIL], [EVIL, "--members"], [EVIL, "--json"], [f"{EVIL}-none"]),
+        *([EVIL, "--deliveries"], [EVIL, "--configs"]),
+    ],
+    "group alter": [
+        [EVIL, "-c", f"{EVIL}=1"],
+        [EVIL, "-c", f"share.isolation.level={EVIL}"],
+        [EVIL, "--delete-config", EVIL],
+    ],
     "group reset-offsets": [[EVIL, "--topic", TOPIC, "--to-earliest"], [f"{EVIL}2", "--topic", EVIL, "--to-latest"]],
     "group delete": [[f"{EVIL}-none"], [f"{EVIL}-none", "--topic", f"{EVIL}:0"]],
     "group migrate": [[EVIL, "--zookeeper", FILE]],

@@ -124,4 +124,5 @@ def test_a_registry_with_tls_passwords_and_permissions(tmp_path: Path) -> None:
             assert status("bob:two", "GET", "/subjects/orders-value/versions/1") == 200
             assert status("bob:one", "GET", "/subjects") == 401
         finally:
-            process.stop()
+            code = process.stop()
+    assert code == 0

@@ -23,7 +23,7 @@ from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, Proto
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from oncelog.testing import Broker
+from oncelog.testing import Broker, Cluster
 
 ADDRESS = '{"type":"record","name":"Address","namespace":"shop","fields":[{"name":"street","type":"string"}]}'
 USER = (
@@ -172,6 +172,25 @@ def test_the_registry_of_a_secured_broker_logs_in_by_itself() -> None:
         SchemaRegistryClient({"url": broker.registry_url}) as client,
     ):
         assert client.register_schema("s", Schema('"string"', "AVRO")) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("security", [None, "scram"])
+def test_the_registry_of_a_cluster_survives_its_brokers(security: str | None) -> None:
+    with Cluster(3, registry=True, security=security) as cluster:
+        url = cluster.registry_url
+        with SchemaRegistryClient({"url": url}) as client:
+            for number, broker_id in enumerate(cluster.brokers, 1):
+                schema = Schema(json.dumps({"type": "fixed", "name": "F", "size": number}), "AVRO")
+                assert client.register_schema("s", schema) == number
+                cluster.kill(broker_id)
+                assert client.get_versions("s") == list(range(1, number + 1))
+                client.set_compatibility("s", level="NONE")
+                cluster.restart(broker_id)
+            cluster.freeze(1, expires=False)
+        assert cluster.registry_url == url
+    with pytest.raises(RuntimeError, match=r"Cluster\(registry=True\)"):
+        _ = Cluster().registry_url
 
 
 def post(broker: Broker, path: str, body: object) -> None:

@@ -28,6 +28,9 @@ SMALL = {
     "transaction.state.log.min.isr": "1",
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
 }
 """Small internal topics, each on one broker: nodes that start in no time."""
 
@@ -100,6 +103,7 @@ class Cluster:
         driver = self._drivers.get(broker_id)
         if driver is None:
             driver = self._drivers[broker_id] = ClusterDriver(self, broker_id, self.config)
+            driver.now_ms = self.now_ms
         else:
             driver.now_ms = self.now_ms
             driver.start()

@@ -137,13 +137,19 @@ class Wire:
         """Break all connections of a node that is not running any more."""
         died = node.broker_id
         self._attempts = deque(attempt for attempt in self._attempts if attempt[0].broker_id != died)
-        for key, connection in list(self._connections.items()):
-            if key in self._connections and died in (connection.source.broker_id, connection.target.broker_id):
-                del self._connections[key]
-                connection.closed = True
-                other = connection.target if connection.source.broker_id == died else connection.source
-                if other.broker_id in self.nodes:
-                    connection.tell_end(other.broker_id)
+        broken = {
+            key: connection
+            for key, connection in self._connections.items()
+            if died in (connection.source.broker_id, connection.target.broker_id)
+        }
+        # All at once: a survivor that learns of one end must not reach the dead node by another connection.
+        for key, connection in broken.items():
+            del self._connections[key]
+            connection.closed = True
+        for connection in broken.values():
+            other = connection.target if connection.source.broker_id == died else connection.source
+            if other.broker_id in self.nodes:
+                connection.tell_end(other.broker_id)
 
     def step(self) -> bool:
         """Let the next connection or packet that is not held arrive; False if there is none."""

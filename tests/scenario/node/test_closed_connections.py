@@ -144,7 +144,7 @@ def test_a_parked_fetch_ends_with_its_client_and_what_is_behind_it_is_carried_ou
     assert log_of(driver, "t").log_end_offset == 0
     driver.disconnect(peer)
     assert log_of(driver, "t").log_end_offset == 2
-    assert driver.node._delayed_fetches._by_partition == {}
+    assert driver.node._delayed_fetches._by_key == {}
     assert len(driver.node.requests.closed) == 0
 
 

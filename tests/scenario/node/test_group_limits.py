@@ -7,8 +7,8 @@ import pytest
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId
 from oncelog.core.controller.resources import ConfigResourceType
+from oncelog.node.cluster.group_settings import LimitsOfGroups
 from oncelog.node.coordinators import runner
-from oncelog.node.coordinators.group_coordinators import LimitsOfGroups
 from oncelog.node.kernel.events import Outbox, Report
 from oncelog.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

@@ -175,7 +175,7 @@ def test_a_client_that_leaves_takes_its_parked_fetch_with_it(driver):
     reader.send(fetch("t", 0, max_wait_ms=2**31 - 1), FETCH_VERSION)
     waiting = driver.node.next_deadline_ms()
     driver.disconnect(reader)
-    assert driver.node._delayed_fetches._by_partition == {}
+    assert driver.node._delayed_fetches._by_key == {}
     assert driver.node.next_deadline_ms() is None or driver.node.next_deadline_ms() <= waiting
     assert produced(writer.ask(produce("t", batch(driver, b"a")), PRODUCE_VERSION)) == (0, 0)
 

@@ -11,13 +11,25 @@ from oncelog.admin.group_descriptions import (
     describe_group,
     list_groups,
 )
-from oncelog.admin.groups import ResetRow, delete_groups, delete_offsets, execute_reset, group_lag
+from oncelog.admin.groups import (
+    ResetRow,
+    delete_groups,
+    delete_offsets,
+    execute_reset,
+    group_lag,
+    share_offsets,
+)
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.errors import BrokerRefused, UnsupportedRequest
+from oncelog.client.machine.requests import EARLIEST
 from oncelog.client.machine.versions import Versions
 from oncelog.records.internal.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
+from oncelog.wire.messages import alter_share_group_offsets as alter_wire
 from oncelog.wire.messages import consumer_group_describe as wire
+from oncelog.wire.messages import delete_share_group_offsets as delete_wire
+from oncelog.wire.messages import describe_share_group_offsets as offsets_wire
+from oncelog.wire.messages import share_group_describe as share_wire
 from oncelog.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from oncelog.wire.messages.describe_groups import (
     DescribedGroup,
@@ -26,6 +38,12 @@ from oncelog.wire.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from oncelog.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from oncelog.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from oncelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -54,9 +72,10 @@ def answers(
     *,
     consumer: wire.DescribedGroup | None = None,
     classic: DescribedGroup | None = None,
+    share: share_wire.DescribedGroup | None = None,
     listed: tuple[ListedGroup, ...] = (),
 ) -> None:
-    """Let the coordinator answer so: without ``consumer`` and ``classic``, that it has no such group."""
+    """Let the coordinator answer so: without a description of a type, that it has no such group."""
     coordinated(runner.brokers)
 
     def list_filtered(broker: int, message: ListGroupsRequest) -> ListGroupsResponse:
@@ -72,6 +91,9 @@ def answers(
         ),
         DescribeGroupsRequest: lambda *_: DescribeGroupsResponse(
             groups=[classic or DescribedGroup(group_id="g", error_code=NO_GROUP, group_state="Dead")]
+        ),
+        share_wire.ShareGroupDescribeRequest: lambda *_: share_wire.ShareGroupDescribeResponse(
+            groups=[share or share_wire.DescribedGroup(group_id="g", error_code=NO_GROUP)]
         ),
         ListGroupsRequest: list_filtered,
     }
@@ -234,22 +256,169 @@ def test_a_refusal_has_the_brokers_words(runner: Runner) -> None:
         runner.run(describe_group(runner.cluster, "g"))
 
 
-@pytest.mark.parametrize(("group_type", "says"), [("share", "a share group has no committed"), ("", "no such group")])
-def test_offsets_of_a_share_group_are_refused_by_its_type(runner: Runner, group_type: str, says: str) -> None:
-    answers(runner, listed=(ListedGroup(group_id="g", group_type=group_type),) if group_type else ())
+def refusing_commits(runner: Runner) -> None:
+    """Let the coordinator refuse committed offsets, as that of a share group does."""
     partitions = [OffsetCommitResponsePartition(partition_index=0, error_code=NO_GROUP)]
     commit = OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=partitions)])
     runner.brokers.answers |= {
         OffsetCommitRequest: lambda *_: commit,
         OffsetDeleteRequest: lambda *_: OffsetDeleteResponse(error_code=NO_GROUP),
     }
+
+
+@pytest.mark.parametrize(("group_type", "says"), [("share", "share groups are off in this"), ("", "no such group")])
+def test_offsets_of_a_share_group_whose_cluster_has_them_off(runner: Runner, group_type: str, says: str) -> None:
+    answers(
+        runner,
+        share=share_wire.DescribedGroup(group_id="g", error_code=ErrorCode.UNSUPPORTED_VERSION),
+        listed=(ListedGroup(group_id="g", group_type=group_type),) if group_type else (),
+    )
+    refusing_commits(runner)
     for program in (
         execute_reset(runner.cluster, "g", [ResetRow("t", 0, None, 1)]),
         delete_offsets(runner.cluster, "g", at(0)),
     ):
-        with pytest.raises(BrokerRefused, match=f"'g'.*: {says}") as refused:
+        with pytest.raises(BrokerRefused, match=f"'g'.*: .*{says}"):
             runner.run(program)
-        assert refused.value.code == NO_GROUP
+
+
+MEMBER = share_wire.Member(
+    member_id="m1",
+    rack_id="r1",
+    member_epoch=4,
+    client_id="worker",
+    client_host="/10.0.0.7",
+    subscribed_topic_names=["t"],
+    assignment=share_wire.Assignment(
+        topic_partitions=[share_wire.TopicPartitions(topic_id=bytes(16), topic_name="t", partitions=[0, 1])]
+    ),
+)
+
+
+def a_share_group(runner: Runner, *members: share_wire.Member) -> None:
+    group = share_wire.DescribedGroup(
+        group_id="g",
+        group_state="Stable" if members else "Empty",
+        group_epoch=5,
+        assignment_epoch=4,
+        assignor_name="simple",
+        members=list(members),
+    )
+    answers(runner, share=group)
+    refusing_commits(runner)
+
+
+def test_members_of_a_share_group_have_partitions_in_common(runner: Runner) -> None:
+    a_share_group(runner, MEMBER, share_wire.Member(member_id="m2", member_epoch=5, assignment=MEMBER.assignment))
+    described = runner.run(describe_group(runner.cluster, "g"))
+    first, second = described.members
+    assert (described.group_type, described.state, described.epoch, described.target_epoch) == ("share", "Stable", 5, 4)
+    assert first == MemberRow("m1", None, "worker", "/10.0.0.7", at(0, 1), "share", "r1", ("t",), epoch=4)
+    assert (second.partitions, described.handovers) == (first.partitions, [])
+    assert (described.has_members_shown, described.commits_offsets) == (True, False)
+
+
+def described_offsets(*partitions: tuple[int, int, int, int]) -> offsets_wire.DescribeShareGroupOffsetsResponse:
+    rows = [
+        offsets_wire.DescribeShareGroupOffsetsResponsePartition(
+            partition_index=index, start_offset=start, lag=lag, error_code=code
+        )
+        for index, start, lag, code in partitions
+    ]
+    topic = offsets_wire.DescribeShareGroupOffsetsResponseTopic(topic_name="t", partitions=rows)
+    group = offsets_wire.DescribeShareGroupOffsetsResponseGroup(group_id="g", topics=[topic])
+    return offsets_wire.DescribeShareGroupOffsetsResponse(groups=[group])
+
+
+def test_start_offsets_of_a_share_group(runner: Runner) -> None:
+    a_share_group(runner)
+    log_from_to(runner, 0, 20)
+    answer = described_offsets((0, 3, 14, 0), (1, -1, -1, 0), (2, 0, 0, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    runner.brokers.answers[offsets_wire.DescribeShareGroupOffsetsRequest] = lambda *_: answer
+    first, second, third = runner.run(share_offsets(runner.cluster, "g"))
+    assert (first.start_offset, first.lag, first.log_end, first.error) == (3, 14, 20, None)
+    assert (second.start_offset, second.lag) == (None, None)
+    assert (third.start_offset, third.lag) == (None, None)
+    assert third.error is not None
+
+
+def log_from_to(runner: Runner, start: int, end: int) -> None:
+    """Let three partitions of the topic ``t`` have records between these offsets."""
+    runner.brokers.leaders["t"] = {0: 1, 1: 1, 2: 1}
+
+    def list_offsets(_: int, message: ListOffsetsRequest) -> ListOffsetsResponse:
+        return ListOffsetsResponse(
+            topics=[
+                ListOffsetsTopicResponse(
+                    name=topic.name,
+                    partitions=[
+                        ListOffsetsPartitionResponse(
+                            partition_index=partition.partition_index,
+                            offset=start if partition.timestamp == EARLIEST else end,
+                        )
+                        for partition in topic.partitions
+                    ],
+                )
+                for topic in message.topics
+            ]
+        )
+
+    runner.brokers.answers[ListOffsetsRequest] = list_offsets
+
+
+def test_a_reset_of_a_share_group_sets_its_start_offsets(runner: Runner) -> None:
+    a_share_group(runner)
+    seen: list[tuple[str, int, int]] = []
+
+    def alter(_: int, message: alter_wire.AlterShareGroupOffsetsRequest) -> alter_wire.AlterShareGroupOffsetsResponse:
+        seen.extend(
+            (topic.topic_name, partition.partition_index, partition.start_offset)
+            for topic in message.topics
+            for partition in topic.partitions
+        )
+        return alter_wire.AlterShareGroupOffsetsResponse()
+
+    runner.brokers.answers |= {
+        offsets_wire.DescribeShareGroupOffsetsRequest: lambda *_: described_offsets((0, 3, 14, 0)),
+        alter_wire.AlterShareGroupOffsetsRequest: alter,
+    }
+    runner.run(execute_reset(runner.cluster, "g", [ResetRow("t", 0, 3, 1), ResetRow("t", 1, None, 2)]))
+    assert seen == [("t", 0, 1), ("t", 1, 2)]
+
+
+def test_offsets_of_a_share_group_with_members_stay(runner: Runner) -> None:
+    a_share_group(runner, *[MEMBER] * 5)
+    code = ErrorCode.NON_EMPTY_GROUP
+    runner.brokers.answers |= {
+        offsets_wire.DescribeShareGroupOffsetsRequest: lambda *_: described_offsets((0, 3, 14, 0)),
+        alter_wire.AlterShareGroupOffsetsRequest: lambda *_: alter_wire.AlterShareGroupOffsetsResponse(error_code=code),
+        delete_wire.DeleteShareGroupOffsetsRequest: lambda *_: delete_wire.DeleteShareGroupOffsetsResponse(
+            error_code=code
+        ),
+    }
+    for program in (
+        execute_reset(runner.cluster, "g", [ResetRow("t", 0, None, 1)]),
+        delete_offsets(runner.cluster, "g", at(0)),
+    ):
+        with pytest.raises(BrokerRefused, match=r"it has members \('worker' on 10\.0\.0\.7.* and 2 more\)") as refused:
+            runner.run(program)
+        assert refused.value.code == code
+
+
+def test_a_share_group_forgets_whole_topics(runner: Runner) -> None:
+    a_share_group(runner)
+    responses = [
+        delete_wire.DeleteShareGroupOffsetsResponseTopic(topic_name="t"),
+        delete_wire.DeleteShareGroupOffsetsResponseTopic(topic_name="u", error_code=3, error_message="not here"),
+    ]
+    runner.brokers.answers |= {
+        offsets_wire.DescribeShareGroupOffsetsRequest: lambda *_: described_offsets((0, 3, 14, 0)),
+        delete_wire.DeleteShareGroupOffsetsRequest: lambda *_: delete_wire.DeleteShareGroupOffsetsResponse(
+            responses=responses
+        ),
+    }
+    outcomes = runner.run(delete_offsets(runner.cluster, "g", [*at(0, 1), TopicPartition(TopicName("u"), 0)]))
+    assert [(outcome.name, outcome.error) for outcome in outcomes] == [("t", None), ("u", "not here")]
 
 
 @pytest.mark.parametrize(("message", "says"), [(None, "still has members"), ("not now", "not now")])

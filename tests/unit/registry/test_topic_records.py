@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from oncelog.registry.guids import guid_of
+from oncelog.registry.steps import Append
 from oncelog.registry.topic_records import (
     Key,
     KeyType,
@@ -138,3 +139,23 @@ def test_an_import_that_contradicts_the_registry_is_refused_as_a_whole() -> None
 def test_other_lines_are_no_export(line: str) -> None:
     with pytest.raises(ImportRefused, match="line 1"):
         list(read_lines([line]))
+
+
+def test_an_import_that_ended_between_two_batches_is_completed_by_a_repetition() -> None:
+    machine = Machine()
+    for number in range(4):
+        machine.register(f"s{number}", f'{{"type": "fixed", "name": "F", "size": {number}}}')
+    records = list(read_lines([to_line(record) for record in exported(machine.store)]))
+    other = Machine()
+    program = import_records(other.store, records)
+    next(program)
+    append = program.send(None)
+    assert isinstance(append, Append)
+    for record in append.records[:2]:
+        other.append(record)
+    program.close()
+    assert other.register("own", '"string"').id == 5
+    assert other.run(import_records(other.store, records)) == len(append.records) - 2
+    assert other.run(import_records(other.store, records)) == 0
+    for number in range(4):
+        assert other.store.by_id(number + 1, ".") == machine.store.by_id(number + 1, ".")

@@ -304,6 +304,7 @@ def doubling(depth: int) -> Any:
     return document
 
 
+SUIT = {"type": "enum", "name": "Suit", "symbols": ["A", "B"]}
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
 
 
@@ -317,10 +318,17 @@ DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2
         (doubling(30), b"", "more than 64 values"),
         ({"type": "array", "items": {"type": "array", "items": "null"}}, b"\3", "ends too early"),
         ({"type": "map", "values": "null"}, b"\x08\2a\2b", "ends too early"),
-        ({"type": "map", "values": "null"}, b"\x02\1a", "ends too early"),
+        ({"type": "map", "values": "null"}, b"\x02\1a", "a length in it is negative: -1"),
         (["null", NODE], b"\x06", "its union has no branch 3"),
         (DECIMAL, b"\x80\x80\x80\1" + bytes(1 << 20), "a decimal in it has more than 4096 bytes"),
-        ("bytes", b"\1", "ends too early"),
+        ("bytes", b"\1", "a length in it is negative: -1"),
+        ("bytes", b"\2", "ends too early"),
+        (["null", "long"], b"\1", "its union has no branch -1"),
+        (SUIT, b"\1", "its enum has no symbol -1"),
+        (SUIT, b"\4", "its enum has no symbol 2"),
+        ("boolean", b"\2", "a boolean in it is 2, neither 0 nor 1"),
+        ("int", bytes.fromhex("8080808010"), "an int in it is outside 32 bits: 2147483648"),
+        ("long", b"\x80" * 10 + b"\0", "a whole number in it has more than 10 bytes"),
         ("string", bytes.fromhex("feffffff0f"), "ends too early"),
         ("string", b"\2\xff", "not UTF-8"),
         ("int", b"\2\2", "bytes left over: 1"),
@@ -330,6 +338,38 @@ def test_hostile_data_is_bounded(registry: Registry, document: Any, payload: byt
     registry.register("h", avro(document))
     with pytest.raises(NotReadable, match=reason):
         Decoder(registry).decode(b"\0\0\0\0\1" + payload)
+
+
+def test_defaults_are_values_with_those_within_them(registry: Registry) -> None:
+    inner = {
+        "type": "record",
+        "name": "Inner",
+        "fields": [
+            {"name": "x", "type": "int", "default": 1},
+            {"name": "raw", "type": "bytes", "default": "ÿ"},
+            {"name": "price", "type": DECIMAL, "default": "\u0001"},
+            {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}, "default": 0},
+            {"name": "suit", "type": SUIT, "default": "B"},
+        ],
+    }
+    fields = [
+        {"name": "inner", "type": inner, "default": {"x": 2}},
+        {"name": "more", "type": {"type": "array", "items": "Inner"}, "default": [{}]},
+        {"name": "maybe", "type": ["null", "Inner"], "default": None},
+        {"name": "other", "type": ["Inner", "null"], "default": {"suit": "A"}},
+        {"name": "ratio", "type": "double", "default": 1},
+    ]
+    registry.register("d", avro({"type": "record", "name": "R", "fields": []}))
+    reader = avro({"type": "record", "name": "R", "fields": fields})
+    at = datetime(1970, 1, 1, tzinfo=UTC)
+    plain = {"x": 1, "raw": b"\xff", "price": Decimal("0.01"), "at": at, "suit": "B"}
+    assert Decoder(registry, reader=reader).decode(b"\0\0\0\0\1").value == {
+        "inner": {**plain, "x": 2},
+        "more": [plain],
+        "maybe": None,
+        "other": {**plain, "suit": "A"},
+        "ratio": 1.0,
+    }
 
 
 def test_recursive_data_within_the_bounds(registry: Registry) -> None:

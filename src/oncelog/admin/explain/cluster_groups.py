@@ -1,7 +1,7 @@
 """Reads all groups of a cluster in bulk: lists, members, committed offsets.
 
 The rule: a group without an answer is left out and reported, never taken for one without members or offsets. Groups
-without members are not described; share groups, which commit no offsets, are left out.
+without members are not described; share groups, which commit no offsets, are listed (``share_groups.bulk``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 from oncelog.admin.group_descriptions import (
     CLASSIC,
     CONSUMER,
-    TYPES_WITH_OFFSETS,
+    SHARE,
     GroupDescription,
     GroupRow,
     classic_description,
@@ -56,6 +56,7 @@ class ClusterGroups:
     unanswered: list[Unanswered] = field(default_factory=list)
     coordinators: list[Unanswered] = field(default_factory=list)
     """Brokers that did not list the groups they coordinate."""
+    share: list[GroupRow] = field(default_factory=list)
     total: int = 0
 
 
@@ -65,10 +66,12 @@ def read_groups(cluster: Cluster, progress: Progress = no_progress) -> Program[C
     groups = ClusterGroups()
     rows = yield from _list(cluster, groups)
     groups.total = len(rows)
+    groups.share = [row for row in rows[:MOST_GROUPS] if row.group_type == SHARE]
     if len(rows) > MOST_GROUPS:
         reason = f"only {MOST_GROUPS:,} groups of a cluster are looked at"
         groups.unanswered.append(Unanswered(None, f"{len(rows) - MOST_GROUPS:,} groups", reason))
         rows = rows[:MOST_GROUPS]
+    rows = [row for row in rows if row.group_type != SHARE]
     for row in rows:
         if row.state in _IDLE:
             groups.descriptions[row.group] = GroupDescription(
@@ -80,9 +83,7 @@ def read_groups(cluster: Cluster, progress: Progress = no_progress) -> Program[C
 
 
 def _list(cluster: Cluster, groups: ClusterGroups) -> Program[list[GroupRow]]:
-    # Older brokers have no such filter, and no groups that it would leave out.
-    message = ListGroupsRequest(types_filter=list(TYPES_WITH_OFFSETS))
-    requests = [BrokerRequest(broker, message, "its groups") for broker in sorted(cluster.view.brokers)]
+    requests = [BrokerRequest(broker, ListGroupsRequest(), "its groups") for broker in sorted(cluster.view.brokers)]
     rows: dict[str, GroupRow] = {}
     answers = yield from send_requests(cluster, requests)
     for request, answer in answers:
@@ -99,7 +100,7 @@ def _describe(cluster: Cluster, rows: Sequence[GroupRow], groups: ClusterGroups,
     """Describe groups; those of the type streams are known by their lists alone."""
     requests: list[BrokerRequest[Any]] = []
     for group_type in (CLASSIC, CONSUMER):
-        for broker, names in _by_coordinator(row for row in rows if (row.group_type or CLASSIC) == group_type):
+        for broker, names in by_coordinator(row for row in rows if (row.group_type or CLASSIC) == group_type):
             message: Any = (
                 ConsumerGroupDescribeRequest(group_ids=names)
                 if group_type == CONSUMER
@@ -135,7 +136,7 @@ def _fetch_offsets(
 ) -> Program[None]:
     requests: list[BrokerRequest[OffsetFetchResponse]] = []
     old_names: dict[int, str] = {}  # Names of the requests for one group, whose answers have none.
-    for broker, names in _by_coordinator(rows):
+    for broker, names in by_coordinator(rows):
         try:
             link = yield from cluster.link(broker)
         except ClientError as error:
@@ -182,7 +183,7 @@ def _offsets_in(
     return offsets
 
 
-def _by_coordinator(rows: Iterator[GroupRow] | Sequence[GroupRow]) -> Iterator[tuple[int, list[str]]]:
+def by_coordinator(rows: Iterator[GroupRow] | Sequence[GroupRow]) -> Iterator[tuple[int, list[str]]]:
     """Names of groups by coordinator, as many as fit into a request."""
     names: dict[int, list[str]] = {}
     for row in rows:

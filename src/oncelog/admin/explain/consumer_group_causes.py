@@ -33,7 +33,7 @@ _STATES: Final = {
     "Assigning": "its coordinator has yet to compute a target assignment for the newest members and topics",
     "Reconciling": "its members follow the newest target assignment, each in its own time",
 }
-_TOOLS: Final = {"share": "kafka-share-groups", "streams": "kafka-streams-groups"}
+_TOOLS: Final = {"streams": "kafka-streams-groups"}
 
 
 def consumer_group_findings(facts: GroupFacts, options: str = "") -> Iterator[Finding]:

@@ -8,7 +8,7 @@ one. Causes of the consumer protocol alone are in ``consumer_group_causes`` and 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Final
@@ -16,7 +16,7 @@ from typing import Final
 from oncelog.admin.explain.consumer_group_causes import consumer_group_findings
 from oncelog.admin.explain.consumer_group_history import ClientHost
 from oncelog.admin.explain.findings import Cause, Finding, Severity
-from oncelog.admin.explain.group_facts import GroupFacts
+from oncelog.admin.explain.group_facts import Denied, GroupFacts
 from oncelog.admin.explain.group_history import Generation
 from oncelog.admin.explain.pending_members import SESSION_MS, pending_member
 from oncelog.admin.explain.stalled_partitions import stalled_partition_findings
@@ -39,7 +39,7 @@ CONSTANT_REBALANCES: Final = 8
 def group_findings(facts: GroupFacts, options: str = "") -> list[Finding]:
     """Everything that blocks the group, or seems to. ``options`` name the cluster in the commands."""
     whole = [
-        _not_permitted(facts, options),
+        not_permitted(facts.denied, options),
         _no_members(facts, options),
         _rebalancing(facts, options),
         _rebalances_repeatedly(facts, options),
@@ -60,12 +60,13 @@ def group_findings(facts: GroupFacts, options: str = "") -> list[Finding]:
     ]
 
 
-def _not_permitted(facts: GroupFacts, options: str) -> Finding | None:
-    if not facts.denied:
+def not_permitted(denied: Sequence[Denied], options: str) -> Finding | None:
+    if not denied:
         return None
-    first = facts.denied[0]
+    first = denied[0]
     sentences = [
-        f"{one.principal} may not {one.operation} {one.kind} {one.name!r} ({one.reason})." for one in facts.denied
+        f"{denial.principal} may not {denial.operation} {denial.kind} {denial.name!r} ({denial.reason})."
+        for denial in denied
     ]
     user, operation = first.principal.partition(":")[2], first.operation.lower()
     resource = option(f"--{first.kind}", first.name)
@@ -74,7 +75,7 @@ def _not_permitted(facts: GroupFacts, options: str) -> Finding | None:
         Severity.STUCK,
         first.principal,
         sentences,
-        evidence={"denied": len(facts.denied), "principal": first.principal, "reason": first.reason},
+        evidence={"denied": len(denied), "principal": first.principal, "reason": first.reason},
         affected=[f"everything that logs in as {first.principal}"],
         clears="It clears when an administrator allows it.",
         advice="To see the entries that decide, and to add one:",

@@ -21,13 +21,13 @@ from oncelog.admin.explain.consumer_group_facts import (
 from oncelog.admin.explain.consumer_group_history import EpochHistory
 from oncelog.admin.explain.group_history import GroupHistory, read_history
 from oncelog.admin.explain.partition_facts import PartitionFacts, partition_facts
-from oncelog.admin.group_descriptions import GroupDescription, MemberRow, describe_group
+from oncelog.admin.group_descriptions import GroupDescription, MemberRow
 from oncelog.admin.transactions.broker_requests import Unanswered
 from oncelog.admin.transactions.partition_offsets import read_at, readable_before
 from oncelog.base.acls import Operation, ResourceType
 from oncelog.base.ids import TopicPartition
 from oncelog.base.units import MIB
-from oncelog.client.errors import BrokerRefused, ClientError
+from oncelog.client.errors import ClientError
 from oncelog.client.machine.requests import offset_query
 from oncelog.client.programs import Cluster, Program
 from oncelog.client.programs.group import committed_offsets
@@ -161,12 +161,12 @@ class GroupFacts:
 
 
 def group_facts(
-    cluster: Cluster, group: str, *, window_ms: int, principal: str | None = None
+    cluster: Cluster, description: GroupDescription, *, window_ms: int, principal: str | None = None
 ) -> Program[tuple[GroupFacts, list[Unanswered]]]:
-    """The facts of a group. Raises BrokerRefused: GROUP_ID_NOT_FOUND, or the coordinator's error."""
-    facts = GroupFacts((yield from describe_group(cluster, group)), cluster.environment.wall_ms())
+    """The facts of a group that commits offsets. Raises BrokerRefused with the coordinator's error."""
+    facts = GroupFacts(description, cluster.environment.wall_ms())
     try:
-        facts.history = yield from read_history(cluster, group, facts.now_ms, window_ms)
+        facts.history = yield from read_history(cluster, description.group, facts.now_ms, window_ms)
     except ClientError as error:
         facts.no_history = str(error)
     first = facts.description
@@ -185,7 +185,9 @@ def group_facts(
 
 def add_permissions(cluster: Cluster, facts: GroupFacts, principal: str) -> Program[None]:
     try:
-        facts.denied = yield from _denied(cluster, facts, principal)
+        topics = sorted({partition.topic for partition in facts.partitions})
+        seen = facts.unassigned_topics[:MOST_LOOKED_INTO]
+        facts.denied = yield from denied_operations(cluster, facts.description, topics, seen, principal)
     except ClientError as error:
         facts.no_permissions = str(error)
 
@@ -202,13 +204,7 @@ def look_into(cluster: Cluster, facts: GroupFacts) -> Program[None]:
 
 
 def _committed(cluster: Cluster, described: GroupDescription) -> Program[dict[TopicPartition, int]]:
-    try:
-        stored = yield from committed_offsets(cluster, described.group)
-    except BrokerRefused:
-        # A share group keeps its offsets elsewhere.
-        if described.has_members_shown:
-            raise
-        return {}
+    stored = yield from committed_offsets(cluster, described.group)
     return {partition: committed.offset for partition, committed in stored.items()}
 
 
@@ -294,19 +290,20 @@ def _quotas(cluster: Cluster, client_ids: Iterable[str]) -> Program[dict[str, fl
     return quotas
 
 
-def _denied(cluster: Cluster, facts: GroupFacts, principal: str) -> Program[list[Denied]]:
-    """Everything that the group's members need and ``principal`` may not do. Raises BrokerRefused if the lists may not
-    be read.
+def denied_operations(
+    cluster: Cluster, described: GroupDescription, topics: Iterable[str], seen: Iterable[str], principal: str
+) -> Program[list[Denied]]:
+    """Everything that the group's members need and ``principal`` may not do: to read ``topics``, and to see ``seen``.
+    Raises BrokerRefused if the lists may not be read.
     """
     from oncelog.admin import acls  # seldom needed
 
     # Without members any host will do: entries for single hosts are rare.
-    hosts = sorted({member.host.lstrip("/") for member in facts.description.members}) or ["*"]
-    topics = sorted({partition.topic for partition in facts.partitions})
+    hosts = sorted({member.host.lstrip("/") for member in described.members}) or ["*"]
     needs = [
-        (ResourceType.GROUP, facts.description.group, Operation.READ),
+        (ResourceType.GROUP, described.group, Operation.READ),
         *((ResourceType.TOPIC, topic, Operation.READ) for topic in topics),
-        *((ResourceType.TOPIC, topic, Operation.DESCRIBE) for topic in facts.unassigned_topics[:MOST_LOOKED_INTO]),
+        *((ResourceType.TOPIC, topic, Operation.DESCRIBE) for topic in seen),
     ]
     denied = []
     for kind, name, operation in needs:

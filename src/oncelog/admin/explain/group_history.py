@@ -14,18 +14,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Final
 
 from oncelog.admin.explain.consumer_group_history import EpochHistory
-from oncelog.admin.transactions.fetches import fetch_request, fetched_in
+from oncelog.admin.transactions.fetches import read_range
 from oncelog.base.errors import ErrorCode
 from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import CONSUMER_OFFSETS, TopicName, TopicPartition
 from oncelog.base.units import MIB, MINUTE_MS
 from oncelog.client.errors import BrokerRefused, ClientError
-from oncelog.client.machine.consumed_records import ConsumedRecord, read_fetched
-from oncelog.client.machine.positions import Fetched
+from oncelog.client.machine.consumed_records import ConsumedRecord
 from oncelog.client.machine.requests import LATEST, offset_query
 from oncelog.client.programs import Cluster, Program
 from oncelog.client.programs.log_offsets import list_offsets
@@ -45,7 +45,6 @@ from oncelog.records.internal.group_records import (
 WINDOW_MS: Final = 15 * MINUTE_MS
 """How much of a group's history is read."""
 MAX_BYTES: Final = 64 * MIB
-_FETCH_BYTES: Final = 4 * MIB
 _MIN_WINDOW_MS: Final = 5_000
 STILL_MS: Final = 30_000
 """An offset that has not moved for this long stands still, unless it usually moves less often."""
@@ -139,7 +138,7 @@ def read_histories(
         # ListOffsets answers −1 if no record is that late.
         if not 0 <= begin < end:
             return histories
-        if (yield from _read(cluster, histories, partition, begin, end, max_bytes)):
+        if (yield from read_range(cluster, partition, begin, end, max_bytes, partial(add_records, histories))):
             return histories
         if window_ms <= _MIN_WINDOW_MS:
             raise ClientError(f"{partition} has more than {max_bytes // MIB} MiB of the last seconds")
@@ -174,37 +173,3 @@ def add_records(histories: Mapping[str, GroupHistory], records: Iterable[Consume
             with contextlib.suppress(CorruptBatch):
                 epoch_value = None if record.value is None else consumer_group_records.decode_value(key, record.value)
                 history.epochs.add(key, epoch_value, record.timestamp)
-
-
-def _read(
-    cluster: Cluster,
-    histories: Mapping[str, GroupHistory],
-    partition: TopicPartition,
-    begin: int,
-    end: int,
-    max_bytes: int,
-) -> Program[bool]:
-    """Add the groups' records from ``begin`` to ``end``. Returns False if all records exceed ``max_bytes``."""
-    position, size = begin, 0
-
-    def fetch() -> Program[Fetched]:
-        leader = yield from cluster.leader(partition)
-        message = fetch_request(cluster.view, {partition: position}, _FETCH_BYTES, _FETCH_BYTES, read_committed=True)
-        answer = yield from cluster.request(message, broker=leader)
-        fetched = next(iter(fetched_in(cluster.view, answer, {partition: position})), None)
-        code = answer.error_code if fetched is None else fetched.error_code
-        if fetched is None or code:
-            raise BrokerRefused(code, str(partition))
-        # A throttled answer is empty; taken for the end of the log it would hide the last commits.
-        if not fetched.records and answer.throttle_time_ms:
-            raise BrokerRefused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, str(partition))
-        return fetched
-
-    while position < end and size <= max_bytes:
-        fetched = yield from cluster.retrying(fetch)
-        if not fetched.records:
-            break
-        add_records(histories, read_fetched(fetched, read_committed=True))
-        position = fetched.next_offset
-        size += len(fetched.records)
-    return size <= max_bytes

@@ -16,17 +16,19 @@ from oncelog.admin.explain.findings import Cause, Finding, Report, Severity, sho
 from oncelog.admin.explain.group_causes import group_findings
 from oncelog.admin.explain.group_facts import GroupFacts, group_facts
 from oncelog.admin.explain.group_history import WINDOW_MS
+from oncelog.admin.explain.held_partitions import held_finding
 from oncelog.admin.explain.partition_causes import partition_findings
 from oncelog.admin.explain.partition_facts import PartitionFacts, partition_facts
 from oncelog.admin.explain.pending_members import look_twice
+from oncelog.admin.explain.share_groups.report import explain_share_group
 from oncelog.admin.explain.subscription_causes import open_questions
 from oncelog.admin.explain.time_outs import time_out_findings
+from oncelog.admin.group_descriptions import describe_group
 from oncelog.admin.transactions.broker_requests import Unanswered
 from oncelog.admin.transactions.cluster_scan import HangingRow, Scope, partitions_of, scan
 from oncelog.admin.transactions.coordinator_log import read_coordinator_log
 from oncelog.admin.transactions.durations import duration_text, moment_text
 from oncelog.admin.transactions.explanations import (
-    Chain,
     Explanation,
     explain_held,
     explain_id,
@@ -38,7 +40,6 @@ from oncelog.admin.transactions.transactional_ids import ListFilter, describe_tr
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, TopicName, TopicPartition
 from oncelog.base.text import counted
-from oncelog.base.transaction_verdicts import Verdict
 from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.client.programs import Cluster, Program, operation
 
@@ -64,7 +65,14 @@ def explain_group(
     their permissions. Raises BrokerRefused with GROUP_ID_NOT_FOUND.
     """
     try:
-        facts, unanswered = yield from group_facts(cluster, group, window_ms=window_ms, principal=principal)
+        described = yield from describe_group(cluster, group)
+        if described.is_share:
+            return (
+                yield from explain_share_group(
+                    cluster, described, window_ms=window_ms, principal=principal, options=options
+                )
+            )
+        facts, unanswered = yield from group_facts(cluster, described, window_ms=window_ms, principal=principal)
     except BrokerRefused as error:
         if error.code not in NO_COORDINATOR:
             raise
@@ -81,7 +89,7 @@ def explain_group(
     if waits:
         holding = [transaction for transaction in explained.transactions if transaction.topic == CONSUMER_OFFSETS]
         findings.append(_pending(group, waits, holding, facts.now_ms, options))
-    findings += [_of_chain(chain, facts) for chain in explained.chains]
+    findings += [held_finding(chain, _reads_before(facts, chain.about)) for chain in explained.chains]
     return Report(
         f"group {group}",
         _group_summary(facts, findings),
@@ -102,7 +110,7 @@ def explain_topic(cluster: Cluster, topic: str, partition: int | None = None, *,
     facts, unanswered = yield from partition_facts(cluster, selected)
     findings = [partition_finding for fact in facts.values() for partition_finding in partition_findings(fact, options)]
     explained = yield from _explain_held(cluster, subject, facts, options)
-    findings += [_of_chain(chain) for chain in explained.chains]
+    findings += [held_finding(chain) for chain in explained.chains]
     stopped = len({finding.about for finding in findings if finding.severity is Severity.STUCK})
     if stopped:
         summary = f"{counted(stopped, 'partition')} of {len(selected)} cannot be written, or read to the end."
@@ -155,7 +163,7 @@ def explain_producer(cluster: Cluster, producer_id: int, *, options: str = "") -
     if held:
         facts, silent = yield from partition_facts(cluster, held)
         explained = yield from _explain_held(cluster, subject, facts, options)
-        findings = [_of_chain(chain) for chain in explained.chains]
+        findings = [held_finding(chain) for chain in explained.chains]
         summary = f"No coordinator has producer id {producer_id}, and it has {counted(len(held), 'transaction')} open."
         return Report(subject, summary, worst_first(findings), [], explained.transactions, [*unanswered, *silent])
     # No transaction is open: ask all leaders what they remember of the producer.
@@ -220,28 +228,10 @@ def _pending(group: str, waits: list[str], holding: list[HangingRow], now_ms: in
     )
 
 
-def _of_chain(chain: Chain, facts: GroupFacts | None = None) -> Finding:
-    """A chain of ``admin.transactions`` as a finding. A group is stuck only if it has read everything up to the
-    transaction.
-    """
-    severity = Severity.STUCK
-    if facts is not None:
-        tp = next((partition for partition in facts.partitions if str(partition) == chain.about), None)
-        if tp is not None and facts.to_read(tp):
-            severity = Severity.RISK
-    if chain.verdict == Verdict.LIVE.value and not chain.is_overdue:
-        severity = Severity.RISK
-    return Finding(
-        Cause.HELD_BY_TRANSACTION if chain.lost_marker is None else Cause.LOST_MARKER,
-        severity,
-        chain.about,
-        chain.sentences,
-        evidence={"verdict": chain.verdict, "clears_at_ms": chain.clears_at_ms, "producer_id": chain.producer_id},
-        advice=chain.advice,
-        commands=chain.commands,
-        partitions=() if chain.partition is None else (chain.partition,),
-        groups=chain.groups,
-    )
+def _reads_before(facts: GroupFacts, name: str) -> bool:
+    """True if the group has something to read before the transaction that holds a partition."""
+    partition = next((partition for partition in facts.partitions if str(partition) == name), None)
+    return partition is not None and facts.to_read(partition) > 0
 
 
 def _of_transactions(explanation: Explanation) -> Report:
@@ -250,7 +240,7 @@ def _of_transactions(explanation: Explanation) -> Report:
         explanation.subject,
         " ".join(first.sentences) if first.about == explanation.subject else "",
         worst_first(
-            [_of_chain(chain) for chain in (others if first.about == explanation.subject else explanation.chains)]
+            [held_finding(chain) for chain in (others if first.about == explanation.subject else explanation.chains)]
         ),
         [],
         explanation.transactions,

@@ -35,6 +35,12 @@ from oncelog.admin.explain.id_problems import time_out_problems, unfinished_prob
 from oncelog.admin.explain.partition_causes import partition_findings
 from oncelog.admin.explain.partition_facts import PartitionFacts, leader_ends, log_starts, partition_facts
 from oncelog.admin.explain.pending_members import look_twice
+from oncelog.admin.explain.share_groups.bulk import (
+    ClusterShareGroups,
+    read_share_groups,
+    share_group_problems,
+    share_summary,
+)
 from oncelog.admin.group_descriptions import GroupDescription
 from oncelog.admin.transactions.blocked_groups import pending_offsets
 from oncelog.admin.transactions.broker_requests import Progress, Unanswered, no_progress, slices_of
@@ -85,6 +91,7 @@ class ClusterFacts:
     transactions: list[OpenTransaction] = field(default_factory=list)
     unanswered: list[Unanswered] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
+    share: ClusterShareGroups = field(default_factory=ClusterShareGroups)
 
     def facts_of(self, group: str) -> GroupFacts:
         described = self.groups.descriptions[group]
@@ -127,12 +134,15 @@ def explain_cluster(
         unread = sum(groups[group].to_read(partition) for partition in groups[group].partitions)
         problem = group_problem(group, causes, unread, options)
         problems += [] if problem is None else [problem]
+    problems += yield from share_group_problems(cluster, facts.share, facts.now_ms, window_ms, principal, options)
     problems += _coordinators(facts, options)
     problems += yield from _slow_followers(cluster, facts, options)
     problems += _id_problems(facts, ids, options)
     progress(_STEPS, _STEPS)
     summaries = [_summary(facts, description) for description in facts.groups.descriptions.values()]
-    unknown = list(dict.fromkeys([*facts.status.not_seen, *map(str, facts.unanswered), *facts.unknown]))
+    summaries += [share_summary(facts.share, description) for description in facts.share.descriptions.values()]
+    unanswered = [*facts.unanswered, *facts.share.unanswered]
+    unknown = list(dict.fromkeys([*facts.status.not_seen, *map(str, unanswered), *facts.unknown]))
     return report_of(facts.status, facts.transactions, problems, summaries, unknown, facts.now_ms, ids)
 
 
@@ -201,6 +211,8 @@ def _bulk_facts(cluster: Cluster, progress: Progress) -> Program[ClusterFacts]:
         facts.bounds |= bounds
         facts.unanswered += unanswered
     yield from _add_partitions(cluster, facts)
+    if groups.share:
+        facts.share = yield from read_share_groups(cluster, groups.share, facts.bounds)
     progress(3, _STEPS)
     held = [partition for partition, limits in facts.bounds.items() if limits.held]
     producers = yield from describe_producers(cluster, held, open_only=True)

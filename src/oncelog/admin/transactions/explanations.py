@@ -31,6 +31,7 @@ from oncelog.admin.transactions.report import (
 from oncelog.admin.transactions.transactional_ids import TransactionRow, describe_transaction
 from oncelog.base.hashing import coordinator_partition
 from oncelog.base.ids import CONSUMER_OFFSETS, TopicName, TopicPartition
+from oncelog.base.notation.shell_words import argument
 from oncelog.base.text import counted
 from oncelog.base.transaction_verdicts import Verdict
 from oncelog.client.errors import ClientError
@@ -105,6 +106,10 @@ def explain_group(
 ) -> Program[Explanation]:
     """Explain why a group does not advance. Raises BrokerRefused with GROUP_ID_NOT_FOUND."""
     described = yield from describe_group(cluster, group)
+    if described.is_share:
+        # It commits nothing, and waits for transactions only if its isolation level says so.
+        sentence = f"Group {group!r} is a share group: oncelog explain group{options} {argument(group)} explains it."
+        return Explanation(f"group {group}", [Chain(f"group {group}", [sentence])], [], [])
     committed = yield from committed_offsets(cluster, group)
     assigned = {partition for member in described.members for partition in member.partitions}
     topics = yield from cluster.metadata({tp.topic for tp in (*committed, *assigned)})

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from oncelog.base.errors import PeerError
+from oncelog.base.errors import ErrorCode, PeerError
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import MIB
+from oncelog.client.errors import BrokerRefused
+from oncelog.client.machine.consumed_records import ConsumedRecord, read_fetched
 from oncelog.client.machine.metadata import ClusterView
 from oncelog.client.machine.positions import Fetched
 from oncelog.client.machine.whole_batches import whole_batches
+from oncelog.client.programs import Cluster, Program
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 
 _UNREADABLE: Final = -1
+_RANGE_BYTES: Final = 4 * MIB
 
 
 def fetch_request(
@@ -74,3 +78,38 @@ def fetched_in(view: ClusterView, answer: FetchResponse, positions: Mapping[Topi
         bounds = data.high_watermark, data.last_stable_offset, data.log_start_offset
         results.append(Fetched(partition, records[:size], *bounds, aborted, error_code, position, following))
     return results
+
+
+def read_range(
+    cluster: Cluster,
+    partition: TopicPartition,
+    begin: int,
+    end: int,
+    max_bytes: int,
+    add: Callable[[Iterable[ConsumedRecord]], None],
+) -> Program[bool]:
+    """Hand the committed records from ``begin`` to ``end`` to ``add``. Returns False if there are more than about
+    ``max_bytes`` of them. Raises ClientError."""
+    position, size = begin, 0
+
+    def fetch() -> Program[Fetched]:
+        leader = yield from cluster.leader(partition)
+        message = fetch_request(cluster.view, {partition: position}, _RANGE_BYTES, _RANGE_BYTES, read_committed=True)
+        answer = yield from cluster.request(message, broker=leader)
+        fetched = next(iter(fetched_in(cluster.view, answer, {partition: position})), None)
+        code = answer.error_code if fetched is None else fetched.error_code
+        if fetched is None or code:
+            raise BrokerRefused(code, str(partition))
+        # A throttled answer is empty; taken for the end of the log it would hide the last records.
+        if not fetched.records and answer.throttle_time_ms:
+            raise BrokerRefused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, str(partition))
+        return fetched
+
+    while position < end and size <= max_bytes:
+        fetched = yield from cluster.retrying(fetch)
+        if not fetched.records:
+            break
+        add(read_fetched(fetched, read_committed=True))
+        position = fetched.next_offset
+        size += len(fetched.records)
+    return size <= max_bytes

@@ -1,4 +1,4 @@
-"""``oncelog group``: list, describe, reset-offsets, delete, migrate."""
+"""``oncelog group``: list, describe, alter, reset-offsets, delete, migrate."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.suggestions import did_you_mean
 from oncelog.cli.group import zookeeper as group_zookeeper
+from oncelog.cli.group.share import SHARE_GROUPS_OFF, Share, group_configs, print_configs
 from oncelog.cli.support.failures import complain
 from oncelog.cli.support.option_groups import CommandGroup
-from oncelog.cli.support.options import AdminOptions, time_option
-from oncelog.cli.support.output import print_json, print_rows, print_table
+from oncelog.cli.support.options import AdminOptions, key_values, time_option
+from oncelog.cli.support.output import print_json, print_result, print_rows, print_table
 from oncelog.cli.support.terminal import print_line
-from oncelog.cli.topic.arguments import partitions_named
+from oncelog.cli.topic.arguments import names_suggested, partitions_named
 from oncelog.client.errors import ClientError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from oncelog.admin.groups import GroupDescription, LagRow, ResetTo
+    from oncelog.client.blocking.client import Client
 
-app = CommandGroup("List, describe, reset, delete and move consumer groups.")
+app = CommandGroup("List, describe, alter, reset, delete and move consumer groups and share groups.")
 
 ZooKeeper = Annotated[
     str | None,
@@ -92,6 +95,10 @@ def list_(
 def describe(
     groups: Annotated[list[str], typer.Argument(metavar="GROUP…", help="The groups' ids.")],
     members: Annotated[bool, typer.Option("--members", help="Members instead of partitions.")] = False,
+    deliveries: Annotated[
+        bool, typer.Option("--deliveries", help="Of a share group: records in flight instead of partitions.")
+    ] = False,
+    configs: Annotated[bool, typer.Option("--configs", help="The group's settings instead of partitions.")] = False,
     zookeeper: ZooKeeper = None,
     cluster: AdminOptions = AdminOptions(),
 ) -> None:
@@ -100,38 +107,70 @@ def describe(
     In a group of the consumer protocol, "moves to" names the member that waits for a partition. --members shows the
     epochs of its members, and what each still has to give up and waits for.
 
+    A share group has start offsets, below which every record is dealt with. Lag counts the offsets after it whose
+    delivery is not complete, "in flight" those from the start offset to the last one acquired, "deliveries" the most of
+    one record that is not dealt with. --deliveries shows who holds which records, for how long and until when, as
+    oncelog's brokers tell it; Apache Kafka's do not, and their log has states and delivery counts without locks.
+
     \b
     Examples:
       oncelog group describe watchers
       oncelog group describe watchers --members
+      oncelog group describe workers --deliveries
+      oncelog group describe workers --configs
       oncelog group describe watchers --json
     """
-    from oncelog.admin.groups import describe_group, group_lag
+    from oncelog.admin.groups import describe_group
 
+    if members + deliveries + configs > 1:
+        raise typer.BadParameter("give at most one of --members, --deliveries and --configs")
     if zookeeper is not None:
+        if deliveries or configs:
+            raise typer.BadParameter("groups in ZooKeeper have neither records in flight nor settings; leave it out")
         keys = cluster.client_settings()
         group_zookeeper.describe_groups(zookeeper, groups, keys, members=members, as_json=cluster.as_json)
         return
+    view = "members" if members else "deliveries" if deliveries else "configs" if configs else "partitions"
     documents = []
     with cluster.open_client() as client:
         for number, name in enumerate(groups):
             description = describe_group(client, name)
-            needs_lag = description.commits_offsets and (cluster.as_json or not members)
-            lag = group_lag(client, description) if needs_lag else []
             if cluster.as_json:
-                documents.append({"group": description, "partitions": lag, "handovers": description.handovers})
+                documents.append(_document(client, description))
                 continue
             if number:
                 print_line()
             print_line(_heading(description))
-            if not description.has_members_shown:
-                print_line(_NOT_SHOWN)
-            elif members:
-                _print_members(description)
-            if needs_lag:
-                _print_partitions(description, lag)
+            _print_group(client, description, view)
     if cluster.as_json:
         print_json(documents)
+
+
+def _document(client: Client, description: GroupDescription) -> Mapping[str, object]:
+    from oncelog.admin.groups import group_lag
+
+    if description.is_share and description.has_members_shown:
+        return Share(client, description).document(group_configs(client, description.group, only_share=True))
+    lag = group_lag(client, description)
+    return {"group": description, "partitions": lag, "handovers": description.handovers}
+
+
+def _print_group(client: Client, description: GroupDescription, view: str) -> None:
+    from oncelog.admin.groups import group_lag
+
+    if view == "configs":
+        print_configs(group_configs(client, description.group, only_share=description.is_share))
+        return
+    if view == "deliveries" and not description.is_share:
+        raise ClientError(f"group {description.group!r} is a {description.group_type} group; only share groups have it")
+    if not description.has_members_shown:
+        print_line(SHARE_GROUPS_OFF if description.is_share else _NOT_SHOWN)
+    elif view == "members":
+        _print_members(description)
+    elif description.is_share:
+        Share(client, description).show(deliveries=view == "deliveries")
+    if view == "partitions" and description.commits_offsets:
+        _print_partitions(description, group_lag(client, description))
 
 
 def _heading(description: GroupDescription) -> str:
@@ -167,13 +206,58 @@ def _print_members(description: GroupDescription) -> None:
         [member.member_id, member.instance_id, member.client_id, member.host, _ranges(member.partitions) or None]
         for member in description.members
     ]
-    if description.epoch is not None:
+    if description.is_share:
+        columns += ["epoch", "subscription"]
+        for member, cells in zip(description.members, rows, strict=True):
+            cells += [member.epoch, " ".join(member.topics) or None]
+    elif description.epoch is not None:
         columns += ["to give up", "awaited", "epoch", "protocol", "subscription"]
         for member, cells in zip(description.members, rows, strict=True):
             subscription = " ".join([*member.topics, *([f"/{member.regex}/"] if member.regex else [])])
             cells += [_ranges(member.to_give_up) or None, _ranges(member.awaited) or None]
             cells += ["away" if member.is_away else member.epoch, member.member_type or None, subscription or None]
     print_table(columns, rows)
+
+
+@app.command()
+def alter(
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="The group's id; it need not exist yet.")],
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting of the group; may be repeated."),
+    ] = None,
+    delete_config: Annotated[
+        list[str] | None,
+        typer.Option("--delete-config", metavar="KEY", help="Set this setting back to its default; may be repeated."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Let the broker check it, change nothing.")] = False,
+    cluster: AdminOptions = AdminOptions(),
+) -> None:
+    """Change a group's settings, such as a share group's lock duration or its limit of deliveries.
+
+    \b
+    Examples:
+      oncelog group alter workers -c share.auto.offset.reset=earliest -c share.delivery.count.limit=3
+      oncelog group alter workers --delete-config share.record.lock.duration.ms
+      oncelog group alter workers -c errors.deadletterqueue.topic.name=dlq.workers --dry-run
+    """
+    from oncelog.admin.configs import ResourceType, alter_configs
+
+    change = key_values(config, "--config")
+    if not change and not delete_config:
+        raise typer.BadParameter("nothing to change; give --config or --delete-config")
+    with cluster.open_client() as client:
+        names = [row.name for row in group_configs(client, group)] if delete_config else []
+        for name in delete_config or ():
+            if name not in names:
+                raise ClientError(f"group {group!r}: no setting is called {name!r}{did_you_mean(name, names)}")
+        with names_suggested(change, of_group=True):
+            alter_configs(
+                client, ResourceType.GROUP, group, change=change, delete=delete_config or (), validate_only=dry_run
+            )
+    document = {"group": group, "set": change, "deleted": delete_config or []}
+    done = f"group {group} {'could be altered' if dry_run else 'altered'}"
+    print_result(done, document, as_json=cluster.as_json)
 
 
 @app.command("reset-offsets")
@@ -206,11 +290,16 @@ def reset_offsets(
 ) -> None:
     """Move a group's committed offsets, while it has no members. Shows the plan only; --execute carries it out.
 
+    Of a share group the start offsets are moved: every record from there on becomes available again with a delivery
+    count of zero, also those that have been acknowledged. With members this is refused, since they would acknowledge
+    records by states that are gone.
+
     \b
     Examples:
       oncelog group reset-offsets watchers --to-earliest
       oncelog group reset-offsets watchers --topic flights:0,2-4 --shift-by -100 --execute
       oncelog group reset-offsets watchers --to-datetime 2013-06-01T00:00:00Z --execute
+      oncelog group reset-offsets workers --to-latest --execute
     """
     from oncelog.admin.groups import execute_reset, plan_reset
 
@@ -224,7 +313,7 @@ def reset_offsets(
             if execute and rows:
                 execute_reset(client, group, rows)
     if not rows:
-        raise ClientError(f"group {group!r} has no committed offsets there; name topics with --topic")
+        raise ClientError(f"group {group!r} has no offsets there; name topics with --topic")
     cells = [(row.topic, row.partition, row.current, row.target) for row in rows]
     document = {"group": group, "executed": execute, "offsets": rows}
     print_rows(("topic", "partition", "from", "to"), cells, document, as_json=cluster.as_json)
@@ -244,6 +333,9 @@ def delete(
     cluster: AdminOptions = AdminOptions(),
 ) -> None:
     """Delete groups without members and their offsets, or only their offsets in some topics.
+
+    A share group forgets whole topics, with the states of their records, and only while it has no members. Later it
+    begins where share.auto.offset.reset says.
 
     \b
     Examples:

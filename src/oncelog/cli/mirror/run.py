@@ -18,7 +18,8 @@ from oncelog.cli.support.output import print_json_line, print_table
 from oncelog.cli.support.terminal import clear_screen, log_to_stderr, print_line
 from oncelog.mirror.engine import Engine, run_engines
 from oncelog.mirror.errors import MirrorIncomplete
-from oncelog.mirror.settings import MirrorSettings
+from oncelog.mirror.schema_sync import NewSchemaCopy
+from oncelog.mirror.settings import MirrorSettings, Naming
 from oncelog.runtime.stop_signals import stop_signals
 
 _SHOWN = 40
@@ -46,7 +47,7 @@ def run(settings: Sequence[MirrorSettings], report: Report, *, until_caught_up: 
 async def _run(
     settings: Sequence[MirrorSettings], report: Report, until_caught_up: bool, stack: contextlib.ExitStack
 ) -> None:
-    engines = [Engine(setting, until_caught_up=until_caught_up) for setting in settings]
+    engines = [Engine(setting, until_caught_up=until_caught_up, schemas=_schema_copy(setting)) for setting in settings]
     if report.metrics is not None:
         from oncelog.cli.mirror.exporter import MirrorCollector
         from oncelog.cli.support.metrics_server import MetricsServer
@@ -70,6 +71,18 @@ async def _run(
         _show(engines, report, final=True)
     if incomplete is not None:
         raise incomplete
+
+
+def _schema_copy(settings: MirrorSettings) -> NewSchemaCopy | None:
+    if not settings.sync_schemas:
+        return None
+    from oncelog.registry.mirroring import Naming as SchemaNaming
+    from oncelog.registry.mirroring import SchemaCopy
+
+    alias = settings.source.alias
+    avoided = (alias, settings.target.alias)
+    naming = SchemaNaming(alias, avoided) if settings.naming is Naming.prefix else SchemaNaming()
+    return lambda source, target: SchemaCopy(source, target, naming, with_configs=settings.sync_configs)
 
 
 async def _report(engines: Sequence[Engine], report: Report) -> None:

@@ -106,6 +106,10 @@ class CopyOptions:
     ] = False
     no_configs: Annotated[bool, typer.Option("--no-configs", help="Leave the topics' configurations alone.")] = False
     acls: Annotated[bool, typer.Option("--acls", help="Copy access control lists of topics, but for writing.")] = False
+    schemas: Annotated[
+        bool,
+        typer.Option("--schemas", help="Copy schemas, too: from _schemas of the source to _schemas of the target."),
+    ] = False
     delete_topics: Annotated[
         bool, typer.Option("--delete-topics", help="Delete copies whose topic was deleted at the source.")
     ] = False
@@ -214,6 +218,7 @@ def engine_settings(clusters: Clusters, given: CopyOptions) -> list[MirrorSettin
             instance=text("instance") or "",
             sync_configs=not flag("no-configs"),
             sync_acls=flag("acls"),
+            sync_schemas=flag("schemas"),
             delete_topics=flag("delete-topics"),
             replication_factor=number("replication-factor", -1),
             commit_interval_ms=number("commit-interval-ms", 500),

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 DEFAULT_LISTEN: Final = "127.0.0.1:8080"
 DEFAULT_SAMPLE_EVERY_S: Final = 10.0
-_INTERRUPTED: Final = 130
-"""The exit code of every command that is interrupted."""
 _GC_THRESHOLDS: Final = (20_000, 10, 10)
 """A page about ten thousand topics makes a hundred thousand objects, no circle among them; looking for circles after
 each 700, as Python does, is a third of what it costs."""
@@ -237,7 +235,7 @@ def _end_at_once() -> Never:
     end up until its time-outs."""
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(_INTERRUPTED)
+    os._exit(0)
 
 
 def server_of(settings: Settings) -> HttpServer:

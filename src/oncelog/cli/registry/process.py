@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TextIO
 
 from oncelog.cli.support.terminal import log_to_stderr, print_line
@@ -29,11 +30,8 @@ def run_registry(settings: Settings) -> int:
         print_line(line, err=True, flush=True)
         notify_ready(line)
 
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        try:
-            runner.run(RegistryServer(settings, LibraryFormats()).serve(announce))
-        except KeyboardInterrupt:
-            return 130
+    with asyncio.Runner(loop_factory=new_event_loop) as runner, suppress(KeyboardInterrupt):
+        runner.run(RegistryServer(settings, LibraryFormats()).serve(announce))
     return 0
 
 

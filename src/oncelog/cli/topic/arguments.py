@@ -63,17 +63,18 @@ def require_settings(client: Client, topic: str, names: Sequence[str]) -> None:
 
 
 @contextlib.contextmanager
-def names_suggested(names: Iterable[str]) -> Iterator[None]:
-    """Adds a suggestion to a BrokerRefused that rejects one of these names."""
+def names_suggested(names: Iterable[str], *, of_group: bool = False) -> Iterator[None]:
+    """Adds a suggestion to a BrokerRefused that rejects one of these names of topic configs, or of a group's."""
     try:
         yield
     except BrokerRefused as refused:
         if refused.code != ErrorCode.INVALID_CONFIG or refused.detail is None:
             raise
-        from oncelog.core.configs.keys import TOPIC_KEYS as KNOWN
+        from oncelog.core.configs.keys import GROUP_KEYS, TOPIC_KEYS
 
-        mistyped = (name for name in names if name not in KNOWN and refused.detail.endswith(name))
-        hint = next((did_you_mean(name, KNOWN, _ALIKE) for name in mistyped), "")
+        keys = GROUP_KEYS if of_group else TOPIC_KEYS
+        mistyped = (name for name in names if name not in keys and refused.detail.endswith(name))
+        hint = next((did_you_mean(name, keys, _ALIKE) for name in mistyped), "")
         if not hint:
             raise
         raise BrokerRefused(refused.code, refused.subject, refused.detail + hint) from None

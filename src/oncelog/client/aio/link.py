@@ -36,6 +36,7 @@ R = TypeVar("R", bound=ResponseMessage)
 T = TypeVar("T")
 MAX_BYTES_OF_STRANGERS: Final = MIB
 _READ_BYTES: Final = 256 * 1024
+_TLS_CLOSE_S: Final = 1.0
 
 
 class AsyncLink:
@@ -245,7 +246,12 @@ async def _connect(address: Address, config: ClientConfig) -> tuple[asyncio.Stre
     context = None if tls is None else await asyncio.to_thread(tls.context)
     try:
         return await asyncio.open_connection(
-            address.host, address.port, ssl=context, server_hostname=address.host if context else None
+            address.host,
+            address.port,
+            ssl=context,
+            server_hostname=address.host if context else None,
+            # A frozen broker does not answer the closing alert.
+            ssl_shutdown_timeout=_TLS_CLOSE_S if context else None,
         )
     except ssl.SSLCertVerificationError as error:
         hint = "set ssl.ca.location to the authority that signed it"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from oncelog.admin.groups import ResetRow, ResetTo, execute_reset, plan_reset
+from oncelog.admin.groups import ResetRow, ResetTo, execute_reset, group_positions, plan_reset
 from oncelog.admin.transactions.abort_marker import Aborted, abort, find_one
 from oncelog.admin.transactions.audit_trail import Audit, entry_of
 from oncelog.admin.transactions.cluster_scan import Scope, scan
@@ -19,7 +19,6 @@ from oncelog.admin.transactions.termination import Terminated, force_terminate
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import ClientError
-from oncelog.client.programs.group import committed_offsets
 from oncelog.console.admission.audit_lines import console_audit
 from oncelog.console.admission.gate import Permit
 from oncelog.console.query import Mistyped, NotConfirmed
@@ -88,9 +87,9 @@ class Changes:
     def reset_offsets(
         self, client: Client, permit: Permit, group: str, plan: list[ResetRow], typed: str
     ) -> list[ResetRow]:
-        """Carry out a reset exactly as shown. Raises NotConfirmed if the group has committed another offset since."""
+        """Carry out a reset exactly as shown. Raises NotConfirmed if the group has another offset since."""
         confirmed(typed, group, "group")
-        committed = committed_offsets(client, group)
+        committed = group_positions(client, group)
         for row in plan:
             offset = committed.get(partition_of(row.topic, row.partition))
             if (None if offset is None else offset.offset) != row.current:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from oncelog.admin.group_descriptions import describe_group
-from oncelog.admin.groups import delete_groups, delete_offsets
+from oncelog.admin.groups import delete_groups, delete_offsets, group_positions
 from oncelog.admin.topics import Outcome
 from oncelog.base.ids import TopicPartition
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused
-from oncelog.client.programs.group import committed_offsets
 from oncelog.console.admission.gate import Permit
 from oncelog.console.changes.audited_changes import Changes, confirmed
 from oncelog.console.query import NotConfirmed
@@ -27,6 +26,7 @@ class Deletion:
     state: str
     offsets: dict[TopicPartition, int]
     refusal: str | None  # The reason why the coordinator would refuse.
+    is_share: bool = False
 
     @property
     def digest(self) -> str:
@@ -40,7 +40,7 @@ def plan_deletion(client: Client, group: str, topic: str) -> Deletion:
     description = describe_group(client, group)
     offsets = {
         partition: position.offset
-        for partition, position in committed_offsets(client, group).items()
+        for partition, position in group_positions(client, group).items()
         if topic in ("", partition.topic)
     }
     members = len(description.members)
@@ -50,7 +50,8 @@ def plan_deletion(client: Client, group: str, topic: str) -> Deletion:
         if topic in member.topics or any(partition.topic == topic for partition in member.partitions)
     ]
     refusal = None
-    if not topic and description.state not in _NO_MEMBERS:
+    # A share group forgets states of records only without members, whatever they read.
+    if (not topic or description.is_share) and description.state not in _NO_MEMBERS:
         counted = "1 member" if members == 1 else f"{members} members"
         refusal = f"the group is {description.state} and has {counted}; stop them first"
     elif readers:
@@ -58,7 +59,7 @@ def plan_deletion(client: Client, group: str, topic: str) -> Deletion:
         refusal = f"members of the group read {topic} ({named}); stop them first"
     elif topic and not offsets:
         refusal = f"the group has no offsets of {topic}"
-    return Deletion(group, topic, description.state, offsets, refusal)
+    return Deletion(group, topic, description.state, offsets, refusal, description.is_share)
 
 
 def delete_planned(

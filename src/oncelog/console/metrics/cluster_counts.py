@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from oncelog.admin.explain.cluster_groups import read_groups
+from oncelog.admin.explain.share_groups.bulk import read_share_groups
 from oncelog.admin.transactions.partition_offsets import bounds_of
 from oncelog.admin.transactions.transactional_ids import ListFilter, list_transactions
 from oncelog.base.ids import TopicName, TopicPartition
@@ -103,7 +104,8 @@ def _pieces(partitions: Iterator[TopicPartition]) -> Iterator[list[TopicPartitio
 
 
 def _read_groups(client: Client, counts: ClusterCounts) -> None:
-    """Compute both lags of each group: the offsets from its commits to the ends, and to the last stable offsets."""
+    """Compute both lags of each group: the offsets from its commits to the ends, and to the last stable offsets. Of a
+    share group there is one: the offsets whose delivery is not complete."""
     groups = read_groups(client)
     counts.unanswered += map(str, (*groups.coordinators, *groups.unanswered))
     counts.values["groups", "all"] = groups.total
@@ -112,6 +114,12 @@ def _read_groups(client: Client, counts: ClusterCounts) -> None:
         if committed:
             counts.groups["lag", name] = lag_of(committed, counts.ends)
             counts.groups["readable", name] = lag_of(committed, counts.stable)
+    if groups.share:
+        share = read_share_groups(client, groups.share, {})
+        counts.unanswered += map(str, share.unanswered)
+        for name, rows in share.offsets.items():
+            if any(row.lag is not None for row in rows):
+                counts.groups["lag", name] = share.lag(name)
 
 
 def lag_of(committed: Mapping[TopicPartition, int], ends: Ends) -> int:

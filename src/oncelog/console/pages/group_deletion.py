@@ -27,6 +27,7 @@ def read(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
         "topic": topic,
         "topics": sorted({partition.topic for partition in everything.offsets}),
         "state": plan.state,
+        "is_share": plan.is_share,
         "refusal": plan.refusal,
         "offsets": one_page(rows, query.number("page", 1, 1)),
         "sent": plan.digest,

@@ -31,6 +31,7 @@ from oncelog.console.changes.audited_changes import Changes, partition_of, reset
 from oncelog.console.cluster.diagnoses import PEEK_S
 from oncelog.console.metrics.lag_trends import trend_of
 from oncelog.console.page import PageRequest
+from oncelog.console.pages import share_groups
 from oncelog.console.query import BadQuery, Query
 from oncelog.console.rendering import one_page
 from oncelog.plotting.lines import Line, line_plot, sparkline
@@ -122,8 +123,11 @@ def history_of(sampler: Sampler | None, group: str) -> dict[str, Any]:
 
 
 def read_one(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
-    """One group: its members and, for each partition, current offsets."""
+    """One group: its members and, for each partition, current offsets. ``share_groups`` reads a share group."""
     description = describe_group(client, page_request.query.needed("name"))
+    if description.is_share:
+        share = share_groups.read(client, page_request, description)
+        return share | history_of(page_request.sampler, description.group)
     lags = group_lag(client, description)
     partitions = [partition_of(lag.topic, lag.partition) for lag in lags if lag.log_end is not None]
     bounds, unanswered = bounds_of(client, partitions)
@@ -240,7 +244,8 @@ def read_plan(client: Client, page_request: PageRequest) -> Mapping[str, Any]:
     group, topic = query.needed("name"), query.text("topic")
     to = query.text("to")
     shown: dict[str, Any] = {"group": group, "topic": topic, "to": to, "value": query.text("value"), "targets": TARGETS}
-    shown |= {"state": describe_group(client, group).state, "plan": None, "wrong": None}
+    description = describe_group(client, group)
+    shown |= {"state": description.state, "is_share": description.is_share, "plan": None, "wrong": None}
     if not to:
         return shown
     try:
@@ -291,5 +296,5 @@ def act_reset(client: Client, page_request: PageRequest, permit: Permit, changes
         "what": group,
         "error": None,
         "warning": None,
-        "said": [f"{len(plan)} offsets committed.", *moved[:100]],
+        "said": [f"{len(plan)} offsets moved.", *moved[:100]],
     }

@@ -129,7 +129,7 @@ def _check_classic_groups(config: BrokerConfig) -> None:
 
 
 def _check_other_groups(config: BrokerConfig) -> None:
-    """Check the defaults of the newer group protocols, which have no effect here."""
+    """Check the defaults of the newer group protocols; those of streams groups have no effect here."""
     for name, (low, high) in GROUP_BOUNDS.items():
         key, most = f"group.{name}", config.get(high)
         if low is not None and most < config.get(low):
@@ -142,6 +142,8 @@ def _check_other_groups(config: BrokerConfig) -> None:
         heartbeat, session = f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.session.timeout.ms"
         if config.get(heartbeat) >= config.get(session):
             raise ConfigError(f"{heartbeat} must be less than {session}")
+    if config.get("group.share.max.share.sessions") < config.get("group.share.max.size"):
+        raise ConfigError("group.share.max.share.sessions must be greater than or equal to group.share.max.size")
 
 
 def check_change(before: BrokerConfig, after: BrokerConfig) -> None:

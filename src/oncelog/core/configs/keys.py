@@ -27,6 +27,8 @@ ASSIGNOR_CLASSES: Final = {
     "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
 }
 """Apache Kafka's classes of the same assignors, which a configuration may name instead."""
+SHARE_ASSIGNORS: Final = ("simple", "org.apache.kafka.coordinator.group.assignor.SimpleAssignor")
+"""``group.share.assignors``: the assignor of share groups (KIP-932), by its name or Apache Kafka's class."""
 _PRINCIPAL_BUILDER: Final = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 
 
@@ -57,6 +59,16 @@ def _assignors(key: str, value: Value) -> None:
         raise ConfigError.of_value(key, unknown[0], "oncelog loads no Java classes; set uniform, range or both")
 
 
+def _share_assignor(key: str, value: Value) -> None:
+    non_empty_list()(key, value)
+    names = value if isinstance(value, tuple) else ()
+    unknown = [name for name in names if name not in SHARE_ASSIGNORS]
+    if unknown:
+        raise ConfigError.of_value(key, unknown[0], "oncelog loads no Java classes; set simple")
+    if len(names) > 1:
+        raise ConfigError(f"{key} must contain exactly one assignor, but found {len(names)}")
+
+
 def _with_changes(keys: Iterable[ConfigKey], changes: Mapping[str, Mapping[str, object]]) -> dict[str, ConfigKey]:
     table = {key.name: key for key in keys}
     return table | {name: table[name]._replace(**fields) for name, fields in changes.items()}  # type: ignore[arg-type]
@@ -74,6 +86,7 @@ BROKER_KEYS: Final = _with_changes(
         "authorizer.class.name": {"check": _authorizer_class},
         "principal.builder.class": {"check": _principal_builder_class},
         "group.consumer.assignors": {"check": _assignors},
+        "group.share.assignors": {"check": _share_assignor},
         "replica.selector.class": {"check": one_of(RACK_AWARE_SELECTOR, LEADER_SELECTOR)},
         # Apache Kafka fails later, when it reads the pairs.
         "max.connections.per.ip.overrides": {"check": limits_by_host},
@@ -97,15 +110,17 @@ _WITHOUT_EFFECT: Final = {
         "background.threads num.io.threads num.network.threads num.recovery.threads.per.data.dir "
         "num.replica.alter.log.dirs.threads num.replica.fetchers log.cleaner.threads queued.max.requests "
         "queued.max.request.bytes delete.records.purgatory.purge.interval.requests "
-        "fetch.purgatory.purge.interval.requests producer.purgatory.purge.interval.requests"
+        "fetch.purgatory.purge.interval.requests producer.purgatory.purge.interval.requests "
+        "share.fetch.purgatory.purge.interval.requests"
     ),
     "The system sizes the buffers of sockets; logs and coordinators allocate none in advance.": (
         "socket.receive.buffer.bytes socket.send.buffer.bytes replica.socket.receive.buffer.bytes log.preallocate "
-        "preallocate log.cleaner.io. offsets.load.buffer.size transaction.state.log.load.buffer.size"
+        "preallocate log.cleaner.io. offsets.load.buffer.size share.coordinator.load.buffer.size "
+        "transaction.state.log.load.buffer.size"
     ),
     "Checkpoints, first looks at logs and internal topics have their own times and formats.": (
         "replica.high.watermark.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms "
-        "log.initial.task.delay.ms offsets.topic.compression.codec"
+        "log.initial.task.delay.ms offsets.topic.compression.codec share.coordinator.state.topic.compression.codec"
     ),
     "A broker has one data directory: nothing moves between several.": (
         "alter. cordoned.log.dirs log.dir.failure.timeout.ms replica.alter.log.dirs.io.max.bytes.per.second"
@@ -114,21 +129,23 @@ _WITHOUT_EFFECT: Final = {
         "follower.fetch.last.tiered.offset.enable local.retention. log.local.retention. log.remote. remote.copy. "
         "remote.fetch. remote.list. remote.log."
     ),
-    "There are no share groups and no streams groups.": (
-        "errors.deadletterqueue. group.share. group.streams. share. streams."
-    ),
+    "There are no streams groups.": "group.streams. streams.",
+    "Share groups have one assignor.": "group.share.assignors",
     "The coordinator itself chooses the work that leaves its loop.": (
-        "consumer.assignor.offload.enable group.consumer.assignor.offload.enable"
+        "consumer.assignor.offload.enable group.consumer.assignor.offload.enable "
+        "share.assignor.offload.enable group.share.assignor.offload.enable"
     ),
     "One loop serves all groups, and each decision is appended at once.": (
         "group.coordinator.append.linger.ms group.coordinator.background.threads "
-        "group.coordinator.cached.buffer.max.bytes group.coordinator.threads"
+        "group.coordinator.cached.buffer.max.bytes group.coordinator.threads share.coordinator.append.linger.ms "
+        "share.coordinator.cached.buffer.max.bytes share.coordinator.threads"
     ),
     "A request waits at the transaction's coordinator instead of coming again.": (
         "add.partitions.to.txn.retry.backoff.ms"
     ),
     "No Java class is loaded, and TLS is OpenSSL's.": (
-        "client.quota.callback.class create.topic.policy.class.name metric.reporters principal.builder.class "
+        "client.quota.callback.class create.topic.policy.class.name group.share.dlq.manager.class.name "
+        "group.share.persister.class.name metric.reporters principal.builder.class "
         "sasl.client.callback.handler.class security.providers ssl.allow.dn.changes ssl.allow.san.changes "
         "ssl.engine.factory.class ssl.keymanager.algorithm ssl.protocol ssl.provider ssl.secure.random.implementation "
         "ssl.trustmanager.algorithm"
@@ -161,6 +178,10 @@ DOCUMENTATION: Final = {
     "remote.storage.enable": "Tiered storage for the topic; it is not supported, so true is rejected.",
     "request.timeout.ms": "How long a broker waits for another broker's response.",
     "segment.index.bytes": "The largest size of a segment's indexes; a full index begins a new segment.",
+    "share.coordinator.state.topic.min.isr": "In-sync replicas __share_group_state needs; not set: 1 when one broker "
+    "is alive, else 2.",
+    "share.coordinator.state.topic.replication.factor": "Replicas of __share_group_state; not set: as many as there "
+    "are brokers, at most 3.",
     "socket.listen.backlog.size": "Connections that wait to be accepted, on each listener; 1024 where it is not set.",
     "socket.request.max.bytes": "The largest Produce request; other requests are limited by oncelog.request.max.bytes.",
     "transaction.state.log.min.isr": "In-sync replicas __transaction_state needs; not set: 1 when one broker is alive, "

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.core.configs.kinds import Check, ConfigError, Value
 
@@ -125,6 +125,20 @@ def offset_reset(key: str, value: Value) -> None:
             "format 'by_duration:<PnDTnHnMn.nS>'."
         )
         raise ConfigError.of_value(key, value, reason)
+
+
+class OffsetReset(NamedTuple):
+    """Where a reader without a position starts: "earliest", "latest" or "by_duration", so long ago."""
+
+    strategy: str
+    duration_ms: int = 0
+
+
+def read_offset_reset(text: str) -> OffsetReset:
+    """A value that :func:`offset_reset` accepts."""
+    word, _, duration = text.partition(":")
+    seconds = _duration_seconds(duration) if duration else None
+    return OffsetReset(word, 0 if seconds is None else int(seconds * 1000))
 
 
 _HOST_AND_LIMIT: Final = r"[^,\s]+:[0-9]{1,10}"

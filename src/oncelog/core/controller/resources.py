@@ -66,6 +66,7 @@ _KEYS: Final[dict[int, Mapping[str, ConfigKey]]] = {
 
 ALL_BROKERS: Final = Resource(ConfigResourceType.BROKER, "")
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
+_DEAD_LETTERS: Final = "errors.deadletterqueue.topic.name"
 _PUSH_INTERVAL: Final = "interval.ms"
 _CLIENT_MATCH: Final = "match"
 
@@ -230,6 +231,8 @@ def _check_group(config: BrokerConfig, name: str, configs: Mapping[str, str]) ->
         longer, shorter = (values.get(key, config.get(f"group.{key}")) for key in (session, heartbeat))
         if isinstance(longer, int) and isinstance(shorter, int) and longer <= shorter:
             raise Refused(ErrorCode.INVALID_CONFIG, f"{session} must be greater than {heartbeat}")
+    if str(values.get(_DEAD_LETTERS, "")).startswith("__"):
+        raise Refused(ErrorCode.INVALID_CONFIG, f"{_DEAD_LETTERS}: DLQ topic name must not start with '__'")
 
 
 def _check_client_metrics(name: str, configs: Mapping[str, str]) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from oncelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicName
+from oncelog.base.ids import INTERNAL_TOPICS, TopicName
 
 MAX_NAME_LENGTH: Final = 249
 METADATA_TOPIC: Final = TopicName("__cluster_metadata")
@@ -30,7 +30,7 @@ def name_refusal(name: str) -> str | None:
 
 
 def is_internal(name: str | None) -> bool:
-    return name in (CONSUMER_OFFSETS, TRANSACTION_STATE)
+    return name in INTERNAL_TOPICS
 
 
 def unified(name: str) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_TOPIC_ID, GroupId, MemberId, Offset, ProducerId, TopicId, TopicName, TopicPartition
+from oncelog.core.groups.any_group import AnyGroup
 from oncelog.core.groups.classic.group import ASSIGNED_STATES, ClassicGroup
 from oncelog.core.groups.classic.persistence import group_tombstone
 from oncelog.core.groups.classic.rebalance import Rebalance
@@ -35,6 +36,8 @@ from oncelog.core.groups.model import (
 from oncelog.core.groups.offset_records import offset_record, offset_tombstone
 from oncelog.core.groups.offsets import OffsetStore
 from oncelog.core.groups.settings import GroupSettings
+from oncelog.core.groups.share import records as share_records
+from oncelog.core.groups.share.group import ShareGroup
 
 NOT_COMMITTED = CommittedOffset(Offset(-1))
 _BUSY_STATES = (GroupState.PREPARING_REBALANCE, *ASSIGNED_STATES)
@@ -44,7 +47,7 @@ class Commits:
     def __init__(
         self,
         partition: int,
-        groups: Mapping[GroupId, ClassicGroup | ConsumerGroup],
+        groups: Mapping[GroupId, AnyGroup],
         offsets: OffsetStore,
         settings: GroupSettings,
         rebalance: Rebalance,
@@ -62,6 +65,9 @@ class Commits:
             refusal = _refusal_without_group(request)
         elif isinstance(group, ConsumerGroup):
             refusal = self._epoch_refusal(group, request)
+        elif isinstance(group, ShareGroup):
+            # Its offsets are the share coordinator's.
+            refusal = ErrorCode.GROUP_ID_NOT_FOUND
         else:
             refusal = _commit_refusal(group, request)
         if refusal is not ErrorCode.NONE:
@@ -79,6 +85,8 @@ class Commits:
             refusal = _refusal_without_group(request)
         elif isinstance(group, ConsumerGroup):
             refusal = self._epoch_refusal(group, request)
+        elif isinstance(group, ShareGroup):
+            refusal = ErrorCode.GROUP_ID_NOT_FOUND
         else:
             # The member's session is not extended: the request comes from a producer and proves nothing about the
             # consumer.
@@ -196,7 +204,7 @@ class Commits:
     def delete(self, group_id: GroupId, partitions: Sequence[TopicPartition]) -> GroupDecision:
         """OffsetDelete (KIP-496). Replies an ErrorCode for all, or a list of ErrorCodes in request order."""
         group = self._groups.get(group_id)
-        if group is None:
+        if group is None or isinstance(group, ShareGroup):
             return GroupDecision(reply=ErrorCode.GROUP_ID_NOT_FOUND)
         # Only the "consumer" protocol type tells which topics are in use.
         if isinstance(group, ClassicGroup) and group.state in _BUSY_STATES and group.protocol_type != CONSUMER_PROTOCOL:
@@ -238,8 +246,12 @@ class Commits:
                     out.records.append(offset_tombstone(group_id, topic, partition))
         return out
 
-    def expire(self, group: ClassicGroup | ConsumerGroup, now_ms: int) -> list[Record]:
-        """Tombstones for a group's expired offsets, and for the group if nothing is left of it."""
+    def expire(self, group: AnyGroup, now_ms: int) -> list[Record]:
+        """Tombstones for a group's expired offsets, and for the group if nothing is left of it; none for a share group,
+        which only an administrator deletes.
+        """
+        if isinstance(group, ShareGroup):
+            return []
         records, all_expired = [], True
         is_subscribed = _subscription(group)
         ages = _aging(group)
@@ -296,10 +308,12 @@ def _aging(group: ClassicGroup | ConsumerGroup) -> bool:
     return group.state is GroupState.STABLE and group.subscribed_topics is not None
 
 
-def _tombstones(group: ClassicGroup | ConsumerGroup) -> list[Record]:
+def _tombstones(group: AnyGroup) -> list[Record]:
     """The records that remove a group without members."""
     if isinstance(group, ClassicGroup):
         return [group_tombstone(group.group_id)]
+    if isinstance(group, ShareGroup):
+        return [share_records.encode(record) for record in share_records.group_tombstones(group)]
     return [consumer_records.encode(record) for record in consumer_records.group_tombstones(group)]
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId, MemberId, TopicName
 from oncelog.base.invariant import invariant
+from oncelog.core.groups.any_group import AnyGroup
 from oncelog.core.groups.classic.group import ClassicGroup
 from oncelog.core.groups.classic.membership import MemberDecisions
 from oncelog.core.groups.classic.rebalance import Rebalance, TimerKey, TimerKind, Timers
@@ -32,7 +33,7 @@ from oncelog.core.groups.consumer.decision import (
     timers_after_load,
 )
 from oncelog.core.groups.consumer.group import ConsumerGroup, ResolvedRegex, Topics
-from oncelog.core.groups.consumer.heartbeat import AnyGroup, ConsumerHeartbeat, decide_heartbeat, decide_leave
+from oncelog.core.groups.consumer.heartbeat import ConsumerHeartbeat, decide_heartbeat, decide_leave, not_consumer
 from oncelog.core.groups.consumer.regular_expressions import RESOLUTION_TIMEOUT_MS, decide_resolution
 from oncelog.core.groups.consumer.removal import decide_expiry
 from oncelog.core.groups.consumer.settings import GroupLimits, Refused
@@ -49,6 +50,7 @@ from oncelog.core.groups.model import (
     UndoExpiry,
     UndoReplacedGroup,
 )
+from oncelog.core.groups.share.group import ShareGroup
 from oncelog.records.internal.consumer_group_records import ConsumerGroupKey, Key, MemberKey, Value
 
 EXPIRY_RETRY_MS: Final = 500
@@ -99,10 +101,13 @@ class ConsumerGroups:
 
     def heartbeat(self, request: ConsumerHeartbeat, now_ms: int) -> GroupDecision:
         """Replies HeartbeatReply."""
-        topics, limits = self._newest_topics(), self._limits_of(request.group_id)
+        topics, limits = self.newest_topics(), self._limits_of(request.group_id)
         decide = decide_leave if request.epoch < 0 else decide_heartbeat
+        group = self._groups.get(request.group_id)
         try:
-            decision = decide(self._groups.get(request.group_id), request, topics, limits, now_ms)
+            if isinstance(group, ShareGroup):
+                raise not_consumer(request)
+            decision = decide(group, request, topics, limits, now_ms)
         except Refused as refused:
             return GroupDecision(reply=HeartbeatReply(refused.code, str(refused)), waits_for_pending=True)
         interval_ms = 0 if request.epoch < 0 else limits.heartbeat_interval_ms
@@ -117,7 +122,7 @@ class ConsumerGroups:
         if not isinstance(group, ConsumerGroup):
             return GroupDecision(reply=ErrorCode.GROUP_ID_NOT_FOUND)
         resolved = {regex: ResolvedRegex(frozenset(names), version, now_ms) for regex, names in topics.items()}
-        decided = decide_resolution(group, resolved, self._newest_topics())
+        decided = decide_resolution(group, resolved, self.newest_topics())
 
         epoch = group.epoch
 
@@ -136,7 +141,7 @@ class ConsumerGroups:
         if not group.members:
             return self._join_empty(group, request, token, now_ms)
         try:
-            decision = decide_join(group, request, self._newest_topics(), self._limits_of(group.group_id), now_ms)
+            decision = decide_join(group, request, self.newest_topics(), self._limits_of(group.group_id), now_ms)
         except Refused as refused:
             return GroupDecision(reply=JoinReply(refused.code, request.member_id), waits_for_pending=True)
         return self._group_decision(group.group_id, decision, decision.answer)
@@ -164,7 +169,7 @@ class ConsumerGroups:
     def sync(self, request: SyncRequest) -> GroupDecision:
         """Replies SyncReply."""
         try:
-            decision = decide_sync(self._consumer_group(request.group_id), request, self._newest_topics())
+            decision = decide_sync(self._consumer_group(request.group_id), request, self.newest_topics())
         except Refused as refused:
             return GroupDecision(reply=SyncReply(refused.code), waits_for_pending=True)
         return self._group_decision(request.group_id, decision, decision.answer)
@@ -179,7 +184,7 @@ class ConsumerGroups:
 
     def leave(self, group_id: GroupId, leaving: Sequence[LeavingMember], now_ms: int) -> GroupDecision:
         """Replies LeaveReply."""
-        group, topics = self._consumer_group(group_id), self._newest_topics()
+        group, topics = self._consumer_group(group_id), self.newest_topics()
         decision = decide_classic_leave(group, leaving, topics, self._limits_of(group_id), now_ms)
         return self._group_decision(group_id, decision, decision.answer)
 
@@ -188,7 +193,7 @@ class ConsumerGroups:
         if key.kind <= TimerKind.EXPIRY:
             return GroupDecision()
         limits = self._limits_of(group.group_id)
-        decision = decide_expiry(group, MemberId(key.member_id), self._newest_topics(), limits, now_ms)
+        decision = decide_expiry(group, MemberId(key.member_id), self.newest_topics(), limits, now_ms)
         out = self._group_decision(group.group_id, decision, None)
         out.undo = UndoExpiry(group.group_id, MemberId(key.member_id), key.kind)
         return out
@@ -203,7 +208,7 @@ class ConsumerGroups:
         group_id = GroupId(key.group)
         group = self._groups.get(group_id)
         if value is not None and not isinstance(group, ConsumerGroup):
-            if group is not None:
+            if isinstance(group, ClassicGroup):
                 self._rebalance.forget(group)
             group = self._groups[group_id] = ConsumerGroup(group_id)
         if not isinstance(group, ConsumerGroup):
@@ -229,13 +234,13 @@ class ConsumerGroups:
             raise TypeError(f"group {group_id} is not a consumer group")
         return group
 
-    def _newest_topics(self) -> Topics:
+    def newest_topics(self) -> Topics:
         """The topics; after a change every group compares the hash of its own at its next heartbeat."""
         version = self._topics.version
         if version != self._version:
             self._version = version
             for group in self._groups.values():
-                if isinstance(group, ConsumerGroup):
+                if not isinstance(group, ClassicGroup):
                     group.metadata_refresh_epoch = None
         return self._topics
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from oncelog.base.ids import GroupId
+from oncelog.core.groups.any_group import AnyGroup
 from oncelog.core.groups.classic.group import ClassicGroup, size_of
 from oncelog.core.groups.consumer.group import ConsumerGroup
 from oncelog.core.groups.consumer.heartbeat import ConsumerHeartbeat
-from oncelog.core.groups.consumer.member import MEMBER_BYTES, bytes_of_names
+from oncelog.core.groups.consumer.member import MEMBER_BYTES, ConsumerMember, bytes_of_names
 from oncelog.core.groups.model import JoinRequest, SyncRequest
 from oncelog.core.groups.settings import GroupSettings
+from oncelog.core.groups.share.heartbeat import ShareHeartbeat
 
 _COUNT_AGAIN_MS = 1000
 
@@ -50,7 +52,7 @@ class MemberQuota:
 
     def __init__(
         self,
-        groups: Mapping[GroupId, ClassicGroup | ConsumerGroup],
+        groups: Mapping[GroupId, AnyGroup],
         settings: GroupSettings,
         memory: MemberMemory,
     ) -> None:
@@ -85,23 +87,31 @@ class MemberQuota:
             consumer_member = group.members.get(request.member_id)
             classic = None if consumer_member is None else consumer_member.classic
             return 0 if classic is None else size_of(classic.protocols)
-        member = None if group is None else group.members.get(request.member_id)
+        member = group.members.get(request.member_id) if isinstance(group, ClassicGroup) else None
         return 0 if member is None else size_of(member.protocols)
 
-    def admits_heartbeat(self, request: ConsumerHeartbeat, now_ms: int) -> bool:
-        """True if a member of the new protocol may be added, or may change its subscription."""
+    def admits_heartbeat(self, request: ConsumerHeartbeat | ShareHeartbeat, now_ms: int) -> bool:
+        """True if a member of a newer protocol may be added, or may change its subscription."""
         group = self._groups.get(request.group_id)
-        member = group.members.get(request.member_id) if isinstance(group, ConsumerGroup) else None
+        member = None if group is None or isinstance(group, ClassicGroup) else group.members.get(request.member_id)
         if request.epoch < 0:
             return True
-        size = bytes_of_names(request.topics or ()) + len(request.regex or "")
+        regex = request.regex if isinstance(request, ConsumerHeartbeat) else None
+        size = bytes_of_names(request.topics or ()) + len(regex or "")
         if member is None:
             size += MEMBER_BYTES + len(request.member_id)
-        elif request.topics in (None, member.topics) and request.regex in (None, member.regex):
+        elif request.topics in (None, member.topics) and regex in (
+            None,
+            member.regex if isinstance(member, ConsumerMember) else None,
+        ):
             # A full request repeats the subscription.
             return True
         # A shorter subscription may bring more partitions. The group counts what it holds once it is applied.
-        return self._memory.has_room(size, self._settings.members_max_bytes, now_ms)
+        return self.admits(size, now_ms)
+
+    def admits(self, size_bytes: int, now_ms: int) -> bool:
+        """True if a group that counts what it holds may hold so much more."""
+        return self._memory.has_room(size_bytes, self._settings.members_max_bytes, now_ms)
 
     def admits_assignments(self, request: SyncRequest, now_ms: int) -> bool:
         """True if a request's assignments may be kept; they are then counted."""

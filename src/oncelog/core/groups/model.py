@@ -27,6 +27,7 @@ UNKNOWN_MEMBER: Final = MemberId("")
 """The member id in requests of members without one."""
 NO_GENERATION: Final = -1
 CLASSIC_PROTOCOL: Final = "classic"
+SHARE_PROTOCOL: Final = "share"
 CONSUMER_PROTOCOL: Final = "consumer"
 """The protocol type whose metadata the coordinator can decode."""
 

@@ -9,7 +9,8 @@ no decisions before.
 The rule: only ``apply`` changes persisted state, and the same ``apply`` rebuilds it from the log. Decide methods may
 change soft state (docs/internals/groups.md). The shard reads no clock and generates no ids.
 
-A group's kind is its class: ``classic`` has the decisions about one, ``consumer_groups`` those about the other.
+A group's kind is its class: ``classic`` has the decisions about one, ``consumer_groups`` and ``share_groups`` those
+about the others.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import cast
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_PRODUCER_ID, GroupId, MemberId, ProducerId, TopicId, TopicName, TopicPartition
 from oncelog.base.invariant import invariant
+from oncelog.core.groups.any_group import AnyGroup
 from oncelog.core.groups.classic import persistence
 from oncelog.core.groups.classic.group import ClassicGroup
 from oncelog.core.groups.classic.membership import MemberDecisions
@@ -29,7 +31,7 @@ from oncelog.core.groups.classic.rebalance import Rebalance, TimerKey, TimerKind
 from oncelog.core.groups.classic.states import GroupEvent, GroupState
 from oncelog.core.groups.commits import Commits
 from oncelog.core.groups.consumer.group import ConsumerGroup, NoTopics, Topics
-from oncelog.core.groups.consumer.heartbeat import AnyGroup, ConsumerHeartbeat
+from oncelog.core.groups.consumer.heartbeat import ConsumerHeartbeat
 from oncelog.core.groups.consumer.limits import default_limits
 from oncelog.core.groups.consumer.settings import GroupLimits
 from oncelog.core.groups.consumer_groups import ConsumerGroups, HeartbeatReply
@@ -44,6 +46,7 @@ from oncelog.core.groups.model import (
     HeartbeatRequest,
     JoinReply,
     JoinRequest,
+    LeaveReply,
     LeavingMember,
     Record,
     SyncReply,
@@ -58,10 +61,14 @@ from oncelog.core.groups.model import (
 from oncelog.core.groups.offset_records import committed_of
 from oncelog.core.groups.offsets import OffsetStore
 from oncelog.core.groups.settings import GroupSettings
+from oncelog.core.groups.share.group import ShareGroup
+from oncelog.core.groups.share.settings import ShareGroupSettings, default_share_settings
+from oncelog.core.groups.share_groups import ShareGroups
 from oncelog.core.groups.views import ConsumerGroupDescription, consumer_description, description, listing
 from oncelog.records.errors import CorruptBatch
-from oncelog.records.internal import consumer_group_records, group_records
+from oncelog.records.internal import consumer_group_records, group_records, share_group_records
 from oncelog.records.internal.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, Unknown
+from oncelog.records.internal.share_group_records import ShareKey
 
 __all__ = ["GroupDecision", "GroupSettings", "GroupShard"]
 
@@ -83,9 +90,10 @@ class GroupShard:
         limits_of: Callable[[GroupId], GroupLimits] = default_limits,
         topics: Topics | None = None,
         rebalances: Counter[str] | None = None,
+        share_settings_of: Callable[[GroupId], ShareGroupSettings] = default_share_settings,
     ) -> None:
         """``memory`` and the counts of ``rebalances`` by protocol are shared with the broker's other shards;
-        ``limits_of`` returns a group's settings."""
+        ``limits_of`` and ``share_settings_of`` return a group's settings."""
         self.partition = partition
         self.settings = settings
         self.limits_of = limits_of
@@ -112,6 +120,10 @@ class GroupShard:
             topics or NoTopics(),
             self._rebalances,
         )
+        newest, counts = self._consumers.newest_topics, self._rebalances
+        self.share = ShareGroups(
+            self._groups, self._timers, self._rebalance, self._quota, share_settings_of, newest, counts
+        )
         self._expiry_queue: list[GroupId] = []
 
     def consumer_heartbeat(self, request: ConsumerHeartbeat, token: int, now_ms: int) -> GroupDecision:
@@ -129,25 +141,37 @@ class GroupShard:
     def join(self, request: JoinRequest, token: int, now_ms: int) -> GroupDecision:
         if not self._quota.admits_join(request, now_ms):
             return GroupDecision(reply=JoinReply(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id))
-        if isinstance(self._groups.get(request.group_id), ConsumerGroup):
-            return self._consumers.join(request, token, now_ms)
+        match self._groups.get(request.group_id):
+            case ShareGroup():
+                return GroupDecision(reply=JoinReply(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            case ConsumerGroup():
+                return self._consumers.join(request, token, now_ms)
         return self._membership.join(request, token, now_ms)
 
     def sync(self, request: SyncRequest, token: int, now_ms: int) -> GroupDecision:
         if not self._quota.admits_assignments(request, now_ms):
             return GroupDecision(reply=SyncReply(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-        if isinstance(self._groups.get(request.group_id), ConsumerGroup):
-            return self._consumers.sync(request)
+        match self._groups.get(request.group_id):
+            case ShareGroup():
+                return GroupDecision(reply=SyncReply(ErrorCode.UNKNOWN_MEMBER_ID))
+            case ConsumerGroup():
+                return self._consumers.sync(request)
         return self._membership.sync(request, token, now_ms)
 
     def heartbeat(self, request: HeartbeatRequest, token: int, now_ms: int) -> GroupDecision:
-        if isinstance(self._groups.get(request.group_id), ConsumerGroup):
-            return self._consumers.classic_heartbeat(request)
+        match self._groups.get(request.group_id):
+            case ShareGroup():
+                return GroupDecision(reply=ErrorCode.UNKNOWN_MEMBER_ID)
+            case ConsumerGroup():
+                return self._consumers.classic_heartbeat(request)
         return self._membership.heartbeat(request, now_ms)
 
     def leave(self, group_id: GroupId, leaving: Sequence[LeavingMember], token: int, now_ms: int) -> GroupDecision:
-        if isinstance(self._groups.get(group_id), ConsumerGroup):
-            return self._consumers.leave(group_id, leaving, now_ms)
+        match self._groups.get(group_id):
+            case ShareGroup():
+                return GroupDecision(reply=LeaveReply(ErrorCode.UNKNOWN_MEMBER_ID))
+            case ConsumerGroup():
+                return self._consumers.leave(group_id, leaving, now_ms)
         return self._membership.leave(group_id, leaving, now_ms)
 
     def commit_offsets(self, request: CommitRequest, token: int, now_ms: int) -> GroupDecision:
@@ -192,14 +216,18 @@ class GroupShard:
         return self._commits.delete_group(group_id)
 
     def partitions_deleted(self, partitions: Iterable[TopicPartition], now_ms: int) -> GroupDecision:
-        """Drop the offsets of the partitions. No reply."""
-        return self._commits.topics_deleted(partitions)
+        """Drop the offsets of the partitions, and what share groups know of their topics. No reply."""
+        gone = list(partitions)
+        out = self.share.topics_deleted({partition.topic for partition in gone})
+        out.records[:0] = self._commits.topics_deleted(gone).records
+        return out
 
     def describe(self, group_id: GroupId) -> GroupDescription:
-        def session_end_ms(member_id: MemberId) -> int | None:
-            return self._timers.deadline_of(TimerKey(TimerKind.SESSION, group_id, member_id))
-
-        return description(group_id, self._groups.get(group_id), session_end_ms)
+        return description(
+            group_id,
+            self._groups.get(group_id),
+            lambda member_id: self._timers.deadline_of(TimerKey(TimerKind.SESSION, group_id, member_id)),
+        )
 
     def describe_consumer_group(self, group_id: GroupId) -> ConsumerGroupDescription | str:
         """The group, or the reason why there is no consumer group with the id."""
@@ -230,6 +258,8 @@ class GroupShard:
         group = self._groups.get(GroupId(key.group_id))
         if isinstance(group, ConsumerGroup):
             return self._consumers.expired(group, key, now_ms)
+        if isinstance(group, ShareGroup):
+            return self.share.expired(group, key)
         if group is None or key.kind > TimerKind.EXPIRY:
             return out
         if key.kind is TimerKind.SESSION:
@@ -264,7 +294,7 @@ class GroupShard:
         elif isinstance(named, Unknown):
             self.skipped[named.reason] += 1
         else:
-            self._apply_consumer(named, value)
+            self._apply_newer(named, value)
 
     def apply_end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None:
         """Apply the control record that ends a producer's transaction."""
@@ -290,11 +320,15 @@ class GroupShard:
         else:
             self._offsets.put_pending(producer_id, group_id, topic, partition, committed)
 
-    def _apply_consumer(self, key: consumer_group_records.Key, value: bytes | None) -> None:
+    def _apply_newer(self, key: consumer_group_records.Key | ShareKey, value: bytes | None) -> None:
+        """Apply a record of a consumer group or a share group."""
         group_id = GroupId(key.group)
         before = _held_bytes(self._groups.get(group_id))
         try:
-            self._consumers.apply(key, None if value is None else consumer_group_records.decode_value(key, value))
+            if isinstance(key, ShareKey):
+                self.share.apply(key, None if value is None else share_group_records.decode_value(key, value))
+            else:
+                self._consumers.apply(key, None if value is None else consumer_group_records.decode_value(key, value))
         except CorruptBatch as error:
             # A record of a newer release must not keep the partition from loading.
             self.skipped[str(error)] += 1
@@ -308,8 +342,8 @@ class GroupShard:
         group = self._groups.get(group_id)
         if value is None:
             # The tombstone of a classic group that was upgraded may follow the first records of its successor.
-            if not isinstance(group, ConsumerGroup):
-                self._remove(group_id)
+            if isinstance(group, ClassicGroup):
+                self._remove(group)
             return
         decoded = group_records.decode_group_metadata_value(value)
         if isinstance(decoded, Unknown):
@@ -318,6 +352,9 @@ class GroupShard:
         if isinstance(group, ConsumerGroup):
             # Downgraded: the newest value decides the group's kind.
             self._consumers.forget(group)
+            group = None
+        elif isinstance(group, ShareGroup):
+            self.share.forget(group)
             group = None
         # After a downgrade the offsets of the group have made a simple one already.
         is_downgraded = group is not None and group.state is GroupState.EMPTY and bool(decoded.members)
@@ -337,10 +374,9 @@ class GroupShard:
         group.move(GroupEvent.ASSIGNED, group.state_timestamp_ms)
         self._rebalances[CLASSIC_PROTOCOL] += 1
 
-    def _remove(self, group_id: GroupId) -> None:
-        group = self._groups.pop(group_id, None)
-        if not isinstance(group, ClassicGroup):
-            return
+    def _remove(self, group: ClassicGroup) -> None:
+        group_id = group.group_id
+        del self._groups[group_id]
         self._rebalance.forget(group)
         group.move(GroupEvent.REMOVED, group.state_timestamp_ms)
         if self._offsets.has_any(group_id):
@@ -356,6 +392,9 @@ class GroupShard:
             if isinstance(group, ConsumerGroup):
                 self._consumers.start_timers(group, now_ms)
                 continue
+            if isinstance(group, ShareGroup):
+                self.share.start_timers(group, now_ms)
+                continue
             for member in group.members.values():
                 self._rebalance.restart_session(group, member, now_ms)
             # The limit may have been lowered since: a rebalance admits only as many as it allows.
@@ -369,7 +408,7 @@ class GroupShard:
         afterwards."""
         out = GroupDecision()
         for group in self._groups.values():
-            # Requests of consumer groups are never parked.
+            # Requests of consumer and share groups are never parked.
             for member in group.members.values() if isinstance(group, ClassicGroup) else ():
                 if member.join_token is not None:
                     reply = JoinReply(ErrorCode.NOT_COORDINATOR, member.member_id)
@@ -457,5 +496,5 @@ class GroupShard:
 
 
 def _held_bytes(group: AnyGroup | None) -> int:
-    """The memory that the quota counts for a consumer group at all times."""
-    return group.size_bytes() if isinstance(group, ConsumerGroup) else 0
+    """The memory that the quota counts for a group of a newer protocol at all times."""
+    return 0 if group is None or isinstance(group, ClassicGroup) else group.size_bytes()

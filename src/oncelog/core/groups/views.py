@@ -7,18 +7,22 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from oncelog.base.ids import GroupId, MemberId
+from oncelog.core.groups.any_group import AnyGroup
 from oncelog.core.groups.classic.group import ClassicGroup
 from oncelog.core.groups.classic.states import GroupState
 from oncelog.core.groups.consumer.group import ConsumerGroup
 from oncelog.core.groups.consumer.member import ConsumerMember, Partitions
 from oncelog.core.groups.consumer.settings import GroupLimits
-from oncelog.core.groups.model import CONSUMER_PROTOCOL, GroupDescription, GroupListing, PendingMember
+from oncelog.core.groups.model import CONSUMER_PROTOCOL, SHARE_PROTOCOL, GroupDescription, GroupListing, PendingMember
+from oncelog.core.groups.share.assignor import NAME as SHARE_ASSIGNOR
+from oncelog.core.groups.share.group import ShareGroup
+from oncelog.core.groups.share.member import ShareMember
 
 MOST_PENDING: Final = 100
 
 
 def description(
-    group_id: GroupId, group: ClassicGroup | ConsumerGroup | None, session_end_ms: Callable[[MemberId], int | None]
+    group_id: GroupId, group: AnyGroup | None, session_end_ms: Callable[[MemberId], int | None]
 ) -> GroupDescription:
     """A classic group; any other, or none, is shown as Dead, with the reason."""
     if not isinstance(group, ClassicGroup):
@@ -41,9 +45,11 @@ def description(
     )
 
 
-def listing(group: ClassicGroup | ConsumerGroup) -> GroupListing:
+def listing(group: AnyGroup) -> GroupListing:
     if isinstance(group, ClassicGroup):
         return GroupListing(group.group_id, group.protocol_type or "", group.state.value)
+    if isinstance(group, ShareGroup):
+        return GroupListing(group.group_id, SHARE_PROTOCOL, group.state.value, SHARE_PROTOCOL)
     return GroupListing(group.group_id, CONSUMER_PROTOCOL, group.state.value, "consumer")
 
 
@@ -56,7 +62,7 @@ class ConsumerGroupDescription(NamedTuple):
 
 
 def consumer_description(
-    group_id: GroupId, group: ClassicGroup | ConsumerGroup | None, limits: GroupLimits
+    group_id: GroupId, group: AnyGroup | None, limits: GroupLimits
 ) -> ConsumerGroupDescription | str:
     """A consumer group, or the reason why the id names no such group."""
     if group is None:
@@ -68,3 +74,22 @@ def consumer_description(
     # An empty group has nothing to assign: Apache Kafka 4.4 shows its target as computed.
     target_epoch = group.target_epoch if members else group.epoch
     return ConsumerGroupDescription(group.state.value, group.epoch, target_epoch, assignor, members)
+
+
+class ShareGroupDescription(NamedTuple):
+    state: str
+    epoch: int
+    target_epoch: int
+    assignor: str
+    members: Sequence[ShareMember]
+
+
+def share_description(group_id: GroupId, group: AnyGroup | None) -> ShareGroupDescription | str:
+    """A share group, or the reason why the id names no such group."""
+    if group is None:
+        return f"Group {group_id} not found."
+    if not isinstance(group, ShareGroup):
+        return f"Group {group_id} is not a share group."
+    return ShareGroupDescription(
+        group.state.value, group.epoch, group.target_epoch, SHARE_ASSIGNOR, list(group.members.values())
+    )

@@ -34,6 +34,10 @@ class ClientLimits(Protocol):
         was counted and no records may be returned.
         """
 
+    def returned(self, requester: Requester, size_bytes: int) -> int:
+        """Count a response whose records are returned in any case, and its time. Returns the milliseconds that the
+        client has to wait afterwards."""
+
     def charge(self, requester: Requester, partitions: int, *, strict: bool) -> Charge:
         """Charge partitions that are about to be created or deleted (KIP-599)."""
 

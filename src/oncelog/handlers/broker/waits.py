@@ -7,10 +7,10 @@ decided meanwhile, unless ``holds_connection`` is False. Two waits with the same
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from oncelog.base.ids import NO_PRODUCER_ID, GroupId, Offset, ProducerId, TopicPartition, TransactionalId
 from oncelog.base.tree import Operation
@@ -18,8 +18,14 @@ from oncelog.base.tree import Operation
 if TYPE_CHECKING:
     from oncelog.core.groups.model import GroupDecision
     from oncelog.core.groups.shard import GroupShard
+    from oncelog.core.share_state.model import DeleteState, InitializeState, ShareKey, StateRequest, SummarizeState
     from oncelog.core.transactions.identity import Identity
     from oncelog.core.transactions.model import AddRequest, TransactionRequest
+    from oncelog.handlers.broker.shares import PendingAcknowledgement
+
+
+FetchKey: TypeAlias = "TopicPartition | ShareKey"
+"""A fetch waits for data of a partition, or for records of a share partition (KIP-932)."""
 
 
 class Wait:
@@ -44,18 +50,32 @@ class UntilDurable(Wait):
 class UntilReadable(Wait):
     """Wait until ``ready(changed)`` is true or ``deadline_ms`` passes. Resumed with None.
 
-    ``ready`` gets the changed partitions whenever some of ``partitions`` have new readable data, were truncated or
-    disappeared. ``gives_way``: ends with the client's next request on the connection. ``ends_with_client``: ends when
-    the client has closed.
+    ``ready`` gets the changed keys whenever some of ``partitions`` have new readable data, were truncated or
+    disappeared, or a share partition may have records again. Fetches are asked in order of arrival: records that
+    ``ready`` acquires are gone for the next. ``gives_way``: ends with the client's next request on the connection.
+    ``ends_with_client``: ends when the client has closed.
     """
 
-    partitions: Sequence[TopicPartition] | None
+    partitions: Sequence[FetchKey] | None
     """None: any partition."""
-    ready: Callable[[Sequence[TopicPartition]], bool]
+    ready: Callable[[Sequence[Any]], bool]
     deadline_ms: int
     gives_way: bool = False
     ends_with_client: bool = True
     """False if more than the response is left to do, or the response would change during the wait."""
+
+
+@dataclass(slots=True, eq=False)
+class UseShares(Wait):
+    """Reach the share partitions of this broker, made with its first request of a share group. Resumed with a
+    ``handlers.broker.shares.Shares``."""
+
+
+@dataclass(slots=True, eq=False)
+class UntilAcknowledged(Wait):
+    """Wait until all acknowledgements are settled: durable, or refused. Resumed with None."""
+
+    pending: Sequence[PendingAcknowledgement]
 
 
 @dataclass(slots=True, eq=False)
@@ -106,6 +126,15 @@ class AddToTransaction(Wait):
 
 
 @dataclass(slots=True, eq=False)
+class KeepShareStates(Wait):
+    """Decide requests about states of share partitions that this broker coordinates, side by side. Resumed with the
+    durable ``StateReply`` or the ``CoordinatorRefusal`` of each, in order.
+    """
+
+    requests: Sequence[StateRequest]
+
+
+@dataclass(slots=True, eq=False)
 class UntilMarked(Wait):
     """Wait until no decided transaction of ``producer_ids``, on any coordinator, lacks its marker on ``partition``.
     Resumed with True; False after ``deadline_ms`` or if a coordinator cannot be asked.
@@ -148,6 +177,24 @@ class FindTransactionalId(Wait):
     """
 
     producer_id: ProducerId
+
+
+@dataclass(slots=True, eq=False)
+class PersistShareStates(Wait):
+    """Have the share coordinators of partitions, on any brokers, make, delete or describe their state. Resumed with the
+    ``Persisted`` or ``StateSummary`` of each request, in order; errors that may pass have been retried.
+    """
+
+    requests: Sequence[InitializeState | DeleteState | SummarizeState]
+
+
+@dataclass(slots=True, eq=False)
+class AskLogEnds(Wait):
+    """Ask the leaders of partitions, on any brokers, for the ends of what consumers can read. Resumed with the offset
+    or an ErrorCode of each."""
+
+    partitions: Collection[TopicPartition]
+    ends_with_client: ClassVar[bool] = True
 
 
 @dataclass(slots=True, eq=False)

@@ -7,7 +7,7 @@ ListGroups, versions 0 to 5 (KIP-518, KIP-848): the groups coordinated here. Fil
 case; unknown names match nothing. A requester that may describe the cluster sees all groups, others those that they may
 describe.
 
-DeleteGroups, versions 0 to 2 (KIP-229): empty groups are deleted with their offsets.
+DeleteGroups, versions 0 to 2 (KIP-229): empty groups are deleted with their offsets, share groups with their state.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from oncelog.wire.messages.list_groups import ListedGroup, ListGroupsRequest, Li
 if TYPE_CHECKING:
     from oncelog.core.groups.model import GroupListing
     from oncelog.core.groups.shard import GroupShard
+    from oncelog.core.groups.share_groups import OffsetsReply
 
 
 DESCRIBE_GROUPS_ERRORS: Final[Mapping[ErrorCode, str]] = {
@@ -162,10 +163,29 @@ def delete_groups(request: DeleteGroupsRequest, context: Context) -> Steps[Delet
         if not context.allows_group(Operation.DELETE, group_id):
             refused.append(DeletableGroupResult(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
             continue
-        error = yield from ask(group_id, partial(_delete, GroupId(group_id)), ErrorCode)
+        error = yield from _delete_group(GroupId(group_id))
         results.append(DeletableGroupResult(group_id=group_id, error_code=error))
     # Denied groups come last, as in Apache Kafka.
     return DeleteGroupsResponse(results=[*results, *refused])
+
+
+def _delete_group(group_id: GroupId) -> Steps[ErrorCode]:
+    # The share state of a group goes first: it could not be found again without the group.
+    reply: OffsetsReply | ErrorCode = yield from ask(
+        group_id, lambda shard, token, now_ms: shard.share.begin_group_deletion(group_id), ErrorCode
+    )
+    if isinstance(reply, ErrorCode):
+        return reply
+    if reply.error_code is not ErrorCode.NONE:
+        return reply.error_code
+    if reply.states:
+        from oncelog.handlers.groups.share_states import delete
+
+        errors = yield from delete(group_id, reply.states)
+        failed = [error for error in errors.values() if error is not ErrorCode.NONE]
+        if failed:
+            return failed[0]
+    return (yield from ask(group_id, partial(_delete, group_id), ErrorCode))
 
 
 def _delete(group_id: GroupId, shard: GroupShard, token: int, now_ms: int) -> GroupDecision:

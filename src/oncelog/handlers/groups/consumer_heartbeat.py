@@ -16,7 +16,14 @@ from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.time_slices import ITEMS
 from oncelog.handlers.broker.waits import Answer, Lane, NextSlice, Offload, Steps
-from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask, fits_record, serves_consumer_protocol
+from oncelog.handlers.groups.requests import (
+    COORDINATOR_ERRORS,
+    ask,
+    describes_topics,
+    fits_record,
+    is_blank,
+    serves_consumer_protocol,
+)
 from oncelog.records.patterns import Pattern, PatternRefused
 from oncelog.wire.messages import consumer_group_heartbeat as wire
 
@@ -44,7 +51,6 @@ _OWN_MEMBER_ID_SINCE: Final = 1
 _LEAVING_EPOCH: Final = -1
 _LEAVING_STATIC_EPOCH: Final = -2
 _NOT_SENT: Final = -1
-_BLANKS: Final = "".join(map(chr, range(ord(" ") + 1)))
 MAX_MATCHES: Final = 100_000
 """Topics that the expressions of a group match together: a record and the group hold them for each expression, and
 their coordinator takes 7 µs for each. An expression that would exceed it matches none."""
@@ -82,40 +88,27 @@ def _refusal(request: wire.ConsumerGroupHeartbeatRequest, context: Context) -> S
         return ErrorCode.UNSUPPORTED_VERSION
     if not context.allows_group(Operation.READ, request.group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
-    names = list(dict.fromkeys(request.subscribed_topic_names or ()))
-    is_denied = False
-    for start in range(0, len(names), ITEMS):
-        if start:
-            yield NextSlice()
-        # All of them are asked about: each denial is in the access log.
-        allowed = [context.allows_topic(Operation.DESCRIBE, name) for name in names[start : start + ITEMS]]
-        is_denied |= not all(allowed)
-    return ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_denied else ErrorCode.NONE
+    return (yield from describes_topics(request.subscribed_topic_names, context))
 
 
 def _complaint(request: wire.ConsumerGroupHeartbeatRequest, version: int) -> str | None:
     """The reason why the request is invalid, in Apache Kafka's words."""
     epoch = request.member_epoch
     needs_id = version >= _OWN_MEMBER_ID_SINCE or epoch > 0 or epoch == _LEAVING_EPOCH
-    if needs_id and _is_blank(request.member_id):
+    if needs_id and is_blank(request.member_id):
         return "MemberId can't be empty."
     for field, text in (
         ("GroupId", request.group_id),
         ("InstanceId", request.instance_id),
         ("RackId", request.rack_id),
     ):
-        if text is not None and _is_blank(text):
+        if text is not None and is_blank(text):
             return f"{field} can't be empty."
     if epoch == 0 and (complaint := _join_complaint(request)):
         return complaint
     if epoch == _LEAVING_STATIC_EPOCH and request.instance_id is None:
         return "InstanceId can't be null."
     return "MemberEpoch is invalid." if epoch < _LEAVING_STATIC_EPOCH else None
-
-
-def _is_blank(text: str) -> bool:
-    # Java's trim: other Unicode space counts as text.
-    return not text.strip(_BLANKS)
 
 
 def _join_complaint(request: wire.ConsumerGroupHeartbeatRequest) -> str | None:

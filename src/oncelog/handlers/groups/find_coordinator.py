@@ -1,19 +1,20 @@
-"""FindCoordinator, versions 0 to 6 (KIP-98, KIP-699, KIP-890, KIP-932): the coordinator of a group or transactional id.
+"""FindCoordinator, versions 0 to 6 (KIP-98, KIP-699, KIP-890, KIP-932): the coordinator of a group, a transactional id,
+or a share partition (``group:topicId:partition``).
 
 A request that finds no internal topic creates it, and waits; Apache Kafka answers COORDINATOR_NOT_AVAILABLE meanwhile.
-From version 4 on there are several keys. Share coordinators are INVALID_REQUEST, as in Apache Kafka without the
-feature.
+From version 4 on there are several keys. Only brokers ask for share coordinators, from version 6 on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.hashing import coordinator_partition
-from oncelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicName
+from oncelog.base.ids import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, TopicName
 from oncelog.core.controller.image.model import PartitionImage
+from oncelog.core.share_state.model import parse_coordinator_key
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.leaders import until_elected
@@ -25,15 +26,18 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "the internal topic could not be created, or its partition has no live leader",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "not allowed to describe the group",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "not allowed to describe the transactional id",
-    ErrorCode.INVALID_REQUEST: "a key type that does not exist, or a share group's",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "a share partition's key, and not a broker: ClusterAction is needed",
+    ErrorCode.INVALID_REQUEST: "a key type that does not exist, a share partition's before version 6, or a malformed "
+    "key of one",
 }
 
 GROUP_KEY: Final = 0
 TRANSACTION_KEY: Final = 1
 SHARE_KEY: Final = 2
-_TOPICS: Final = {GROUP_KEY: CONSUMER_OFFSETS, TRANSACTION_KEY: TRANSACTION_STATE}
+_TOPICS: Final = {GROUP_KEY: CONSUMER_OFFSETS, TRANSACTION_KEY: TRANSACTION_STATE, SHARE_KEY: SHARE_GROUP_STATE}
 """The internal topic whose partitions coordinate the keys of a type."""
 _KEYS_SINCE: Final = 4
+_SHARE_SINCE: Final = 6
 _MALFORMED: Final = (
     "This most likely occurs because of a request being malformed by the client library or the message was sent to an"
     " incompatible broker. See the broker logs for more details."
@@ -52,15 +56,16 @@ def handle(request: FindCoordinatorRequest, context: Context) -> Steps[FindCoord
     keys = request.coordinator_keys if context.version >= _KEYS_SINCE else [request.key]
     refusals = {key: _refusal(request.key_type, key, context) for key in keys}
     topic = _TOPICS.get(request.key_type, CONSUMER_OFFSETS)
-    if ErrorCode.NONE in refusals.values():
+    accepted = {key: _hashed(request.key_type, key) for key in keys if refusals[key] is ErrorCode.NONE}
+    if accepted:
         yield from ensure_internal_topic(context.cluster, topic)
-        yield from until_elected(lambda: _coordinating(keys, topic, context), context)
+        yield from until_elected(lambda: _coordinating(accepted.values(), topic, context), context)
     coordinators = [
-        _locate(key, topic, context) if refusals[key] is ErrorCode.NONE else _none(key, refusals[key]) for key in keys
+        _locate(key, accepted[key], topic, context) if key in accepted else _none(key, refusals[key]) for key in keys
     ]
     if context.version >= _KEYS_SINCE:
         for coordinator in coordinators:
-            coordinator.error_message = "" if GROUP_KEY <= request.key_type <= SHARE_KEY else _MALFORMED
+            coordinator.error_message = _message_of(request.key_type, coordinator)
         return FindCoordinatorResponse(coordinators=coordinators)
     (single,) = coordinators
     return FindCoordinatorResponse(
@@ -72,6 +77,18 @@ def handle(request: FindCoordinatorRequest, context: Context) -> Steps[FindCoord
     )
 
 
+def _message_of(key_type: int, coordinator: Coordinator) -> str:
+    """Apache Kafka has a message only for what fails as a whole."""
+    if coordinator.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        return "Cluster authorization failed."
+    return "" if GROUP_KEY <= key_type <= SHARE_KEY else _MALFORMED
+
+
+def _hashed(key_type: int, key: str) -> str:
+    """The text whose hash chooses the partition: a share partition's key in its own form."""
+    return parse_coordinator_key(key).coordinator_key if key_type == SHARE_KEY else key
+
+
 def _refusal(key_type: int, key: str, context: Context) -> ErrorCode:
     if key_type == GROUP_KEY:
         allowed = context.allows_group(Operation.DESCRIBE, key)
@@ -79,10 +96,18 @@ def _refusal(key_type: int, key: str, context: Context) -> ErrorCode:
     if key_type == TRANSACTION_KEY:
         allowed = context.allows_transactional_id(Operation.DESCRIBE, key)
         return ErrorCode.NONE if allowed else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    return ErrorCode.INVALID_REQUEST
+    if key_type != SHARE_KEY or context.version < _SHARE_SINCE:
+        return ErrorCode.INVALID_REQUEST
+    if not context.allows_cluster(Operation.CLUSTER_ACTION):
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    try:
+        parse_coordinator_key(key)
+    except ValueError:
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.NONE
 
 
-def _coordinating(keys: Sequence[str], name: TopicName, context: Context) -> Iterator[PartitionImage]:
+def _coordinating(keys: Iterable[str], name: TopicName, context: Context) -> Iterator[PartitionImage]:
     topic = context.cluster.image.topics.get(name)
     count = 0 if topic is None else len(topic.partitions)
     if topic is not None and count:
@@ -93,12 +118,12 @@ def _none(key: str, error: ErrorCode) -> Coordinator:
     return Coordinator(key=key, node_id=-1, port=-1, error_code=error)
 
 
-def _locate(key: str, name: TopicName, context: Context) -> Coordinator:
+def _locate(key: str, hashed: str, name: TopicName, context: Context) -> Coordinator:
     image = context.cluster.image
     topic = image.topics.get(name)
     if topic is None or not topic.partitions:
         return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    leader = topic.partitions[coordinator_partition(key, len(topic.partitions))].leader
+    leader = topic.partitions[coordinator_partition(hashed, len(topic.partitions))].leader
     if leader == context.cluster.broker_id:
         host, port = context.listener
         return Coordinator(key=key, node_id=leader, host=host, port=port)

@@ -6,15 +6,17 @@ make the checks that Apache Kafka makes before it looks up the shard.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId
 from oncelog.base.units import INT16_MAX
-from oncelog.core.controller.brokers.features import GROUP_VERSION
+from oncelog.core.controller.brokers.features import GROUP_VERSION, SHARE_VERSION
+from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context, CoordinatorRefusal
-from oncelog.handlers.broker.waits import Coordinate
+from oncelog.handlers.broker.time_slices import ITEMS
+from oncelog.handlers.broker.waits import Coordinate, NextSlice, Steps
 
 if TYPE_CHECKING:
     from oncelog.core.groups.model import GroupDecision
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+_BLANKS: Final = "".join(map(chr, range(ord(" ") + 1)))
 COORDINATOR_ERRORS: Final = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "the coordinator's log did not take the records in time",
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator is reading its log; try again",
@@ -50,6 +53,32 @@ def serves_consumer_protocol(context: Context) -> bool:
     return is_enabled and context.cluster.image.features.get(GROUP_VERSION, 0) >= 1
 
 
+def share_version(context: Context) -> int:
+    """The level of ``share.version``: 1 allows share groups (KIP-932), 2 their dead letters (KIP-1191)."""
+    return context.cluster.image.features.get(SHARE_VERSION, 0)
+
+
+def serves_share_groups(context: Context) -> bool:
+    return share_version(context) >= 1
+
+
 def fits_record(text: str) -> bool:
     """True if a string can be stored: the record schemas have 16-bit lengths."""
     return len(text) * 4 <= INT16_MAX or len(text.encode()) <= INT16_MAX
+
+
+def is_blank(text: str) -> bool:
+    # Java's trim: other Unicode space counts as text.
+    return not text.strip(_BLANKS)
+
+
+def describes_topics(names: Sequence[str] | None, context: Context) -> Steps[ErrorCode]:
+    """TOPIC_AUTHORIZATION_FAILED unless the requester may describe every topic of a subscription."""
+    distinct, is_denied = list(dict.fromkeys(names or ())), False
+    for start in range(0, len(distinct), ITEMS):
+        if start:
+            yield NextSlice()
+        # All of them are asked about: each denial is in the access log.
+        allowed = [context.allows_topic(Operation.DESCRIBE, name) for name in distinct[start : start + ITEMS]]
+        is_denied |= not all(allowed)
+    return ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_denied else ErrorCode.NONE

@@ -23,15 +23,16 @@ from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.broker_clients import is_trusted_broker
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.ports import FollowerLog, LeaderLog
-from oncelog.handlers.broker.waits import NextSlice, Offload, Steps
+from oncelog.handlers.broker.waits import NextSlice, Steps
 from oncelog.handlers.logs.log_end import end_unknown_error, until_confirmed, until_readable
+from oncelog.handlers.logs.searches import searched
 from oncelog.records.errors import RecordTooLarge
 from oncelog.storage.log.read import search_max_timestamp, search_timestamp
 from oncelog.wire.messages import list_offsets as wire
 
 if TYPE_CHECKING:
     from oncelog.storage.log.partition_log import PartitionLog
-    from oncelog.storage.log.read import Search, TimestampOffset
+    from oncelog.storage.log.read import TimestampOffset
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition",
@@ -220,7 +221,7 @@ def _find(copy: LeaderLog | FollowerLog, timestamp: int, request: wire.ListOffse
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING
     readable_end = _readable_end(log, request)
-    record = yield from _searched(
+    record = yield from searched(
         search_max_timestamp(log) if timestamp == MAX_TIMESTAMP else search_timestamp(log, timestamp)
     )
     if record is not None and record.offset < readable_end:
@@ -232,15 +233,3 @@ def _find(copy: LeaderLog | FollowerLog, timestamp: int, request: wire.ListOffse
     if is_client and log.high_watermark <= record.offset < log.log_end_offset:
         return _Awaited(Offset(record.offset + 1), record)
     return NOTHING
-
-
-def _searched(search: Search) -> Steps[TimestampOffset | None]:
-    """A worker scans batches of very many records."""
-    record: TimestampOffset | None = None
-    try:
-        scan = next(search)
-        while True:
-            scan = search.send((yield Offload(scan, ends_with_client=True)))
-    except StopIteration as end:
-        record = end.value
-    return record

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, TopicId, TopicName
+from oncelog.base.ids import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, TopicId, TopicName
 from oncelog.core.controller.outcomes import Decided, Refusal
 from oncelog.core.controller.topics.changes import (
     Charge,
@@ -23,7 +23,7 @@ from oncelog.core.controller.topics.changes import (
     free,
 )
 from oncelog.core.controller.topics.commit_split import first_part, partitions_per_commit, shape
-from oncelog.core.controller.topics.internal_topics import replication_factor, transaction_log_min_isr
+from oncelog.core.controller.topics.internal_topics import min_isr, replication_factor
 from oncelog.handlers.broker.metadata_changes import committed
 from oncelog.handlers.broker.ports import ClusterView
 from oncelog.handlers.broker.waits import NextSlice, Steps
@@ -151,9 +151,22 @@ def topic_with_defaults(image: ClusterImage, config: BrokerConfig, name: str) ->
             configs=(
                 ("cleanup.policy", "compact"),
                 ("compression.type", "uncompressed"),
-                ("min.insync.replicas", str(transaction_log_min_isr(image, config))),
+                ("min.insync.replicas", str(min_isr(image, config, TRANSACTION_STATE))),
                 ("segment.bytes", str(config.get("transaction.state.log.segment.bytes"))),
                 ("unclean.leader.election.enable", "false"),
+            ),
+        )
+    if name == SHARE_GROUP_STATE:
+        return NewTopic(
+            name,
+            config.get("share.coordinator.state.topic.num.partitions"),
+            replication_factor(image, config, SHARE_GROUP_STATE),
+            configs=(
+                ("cleanup.policy", "delete"),
+                ("compression.type", "producer"),
+                ("min.insync.replicas", str(min_isr(image, config, SHARE_GROUP_STATE))),
+                ("retention.ms", "-1"),
+                ("segment.bytes", str(config.get("share.coordinator.state.topic.segment.bytes"))),
             ),
         )
     return NewTopic(name)

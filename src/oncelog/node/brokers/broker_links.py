@@ -55,6 +55,10 @@ class LinkPurpose(Enum):
     """Ask whether the other broker's process runs."""
     MARKERS = "markers"
     """Write markers to partitions that the other broker leads; answered when they are durable."""
+    DEAD_LETTERS = "letters"
+    """Write dead letters of share groups to partitions that the other broker leads; answered when they are durable."""
+    SHARE = "share"
+    """Read and change states of share partitions that the other broker coordinates; answered when they are durable."""
 
 
 class BrokerLinks:

@@ -1,4 +1,4 @@
-"""Messages between brokers as values: markers, verifications and queries about transactions.
+"""Messages between brokers as values: markers, verifications and queries about transactions, states of share groups.
 
 A message to this broker is a call within the same event, so that a single broker and a cluster share a code path.
 Messages to others are sent over links, as Kafka's requests (``requests``).
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from oncelog.base.ids import BrokerId, ProducerId, TopicPartition, TransactionalId
 
 if TYPE_CHECKING:
+    from oncelog.core.share_state.model import StateRequest
     from oncelog.core.transactions.model import AddRequest
     from oncelog.handlers.broker.ports import Marker
 
@@ -71,7 +72,14 @@ class FindTransactionalIds(NamedTuple):
     producer_ids: frozenset[ProducerId]
 
 
-Message = WriteMarker | AddPartitions | AwaitMarkers | DescribeTransaction | FindTransactionalIds
+class ChangeShareState(NamedTuple):
+    """Read or change the state of a share partition that the receiver coordinates (APIs 83 to 87). The answer is the
+    durable ``StateReply``, or a CoordinatorRefusal."""
+
+    request: StateRequest
+
+
+Message = WriteMarker | AddPartitions | AwaitMarkers | DescribeTransaction | FindTransactionalIds | ChangeShareState
 
 
 class BrokerMessages:

@@ -93,6 +93,15 @@ class ClientQuotas:
             (self.fetch if bytes_ms > time_ms else self.request).throttles.add(throttle_ms)
         return throttle_ms
 
+    def returned(self, requester: Requester, size_bytes: int) -> int:
+        user, client_id, now_ms = user_of(requester.principal), requester.client_id, requester.now_ms
+        time_ms = self.took(requester, requester.spent_ns)
+        bytes_ms = self.fetch.record(user, client_id, size_bytes, now_ms)
+        throttle_ms = max(time_ms, bytes_ms)
+        if throttle_ms:
+            (self.fetch if bytes_ms > time_ms else self.request).throttles.add(throttle_ms)
+        return throttle_ms
+
     def charge(self, requester: Requester, partitions: int, *, strict: bool) -> Charge:
         user = user_of(requester.principal)
         return self.mutations.charge(user, requester.client_id, partitions, requester.now_ms, strict=strict)

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import CONSUMER_OFFSETS, GroupId, LeaderEpoch, Offset, ProducerId
+from oncelog.base.ids import CONSUMER_OFFSETS, LeaderEpoch, Offset, ProducerId
 from oncelog.core.groups.settings import SETTING_KEYS, GroupSettings
+from oncelog.node.cluster.group_settings import LimitsOfGroups, ShareSettingsOfGroups
 from oncelog.node.coordinators.group_topics import GroupTopics
 from oncelog.node.coordinators.hosted_shards import HostedShard
 from oncelog.node.coordinators.runner import Coordinators, CoordinatorServices
-from oncelog.node.kernel.events import Outbox, Report
 
 if TYPE_CHECKING:
     from oncelog.core.configs.broker import BrokerConfig
-    from oncelog.core.groups.consumer.settings import GroupLimits
     from oncelog.core.groups.member_quota import MemberMemory
     from oncelog.core.groups.model import GroupDecision
     from oncelog.core.groups.shard import GroupShard
     from oncelog.handlers.broker.waits import Coordinate
-    from oncelog.node.cluster.metadata import Metadata
     from oncelog.node.coordinators.log_batches import ApplyBatch
     from oncelog.node.kernel.tasks import Task
 
@@ -33,40 +30,6 @@ _PRODUCER_ERRORS: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode
 def group_settings(config: BrokerConfig) -> GroupSettings:
     """Settings by the names that the shard uses, in its units."""
     return GroupSettings(**{field: int(config.get(key)) * factor for field, (key, factor) in SETTING_KEYS.items()})
-
-
-class LimitsOfGroups:
-    """The present settings of each consumer group, recomputed after a change of the broker's or its own configs."""
-
-    def __init__(self, metadata: Metadata, outbox: Outbox) -> None:
-        self._metadata = metadata
-        self._outbox = outbox
-        self._config: BrokerConfig | None = None
-        self._default: GroupLimits | None = None
-        # Limits of groups with configs of their own, beside these configs.
-        self._own: dict[GroupId, tuple[Mapping[str, str], GroupLimits]] = {}
-
-    def of(self, group_id: GroupId) -> GroupLimits:
-        config, entity = self._metadata.config, self._metadata.image.group_configs.get(group_id)
-        if config is not self._config:
-            self._config, self._default = config, None
-            self._own.clear()
-        if entity is None or not entity.configs:
-            self._own.pop(group_id, None)
-            if self._default is None:
-                self._default = self._limits(group_id, config, {})
-            return self._default
-        cached = self._own.get(group_id)
-        if cached is None or cached[0] is not entity.configs:
-            cached = self._own[group_id] = (entity.configs, self._limits(group_id, config, entity.configs))
-        return cached[1]
-
-    def _limits(self, group_id: GroupId, config: BrokerConfig, configs: Mapping[str, str]) -> GroupLimits:
-        from oncelog.core.groups.consumer.limits import group_limits
-
-        return group_limits(
-            group_id, config, configs, lambda warning: self._outbox.effects.append(Report("warning", warning))
-        )
 
 
 class GroupCoordinators(Coordinators["GroupShard", "GroupDecision"]):
@@ -80,6 +43,7 @@ class GroupCoordinators(Coordinators["GroupShard", "GroupDecision"]):
         super().__init__(services)
         self._settings = settings
         self._limits = LimitsOfGroups(services.metadata, services.outbox)
+        self.share_settings = ShareSettingsOfGroups(services.metadata, services.outbox)
         self._topics = GroupTopics(services.metadata)
         self.rebalances: Counter[str] = Counter()
         """Rebalances by protocol since the broker's start."""
@@ -94,7 +58,13 @@ class GroupCoordinators(Coordinators["GroupShard", "GroupDecision"]):
         from oncelog.core.groups.shard import GroupShard
 
         return GroupShard(
-            partition, self._settings, self._member_memory, self._limits.of, self._topics, self.rebalances
+            partition,
+            self._settings,
+            self._member_memory,
+            self._limits.of,
+            self._topics,
+            self.rebalances,
+            self.share_settings.of,
         )
 
     def _decide(self, shard: GroupShard, wait: Coordinate, token: int, now_ms: int) -> GroupDecision:

@@ -17,6 +17,7 @@ from oncelog.storage.log.read import read_batches
 
 if TYPE_CHECKING:
     from oncelog.core.groups.model import Producer
+    from oncelog.core.share_state.shard import ShareStateShard
     from oncelog.storage.log.partition_log import PartitionLog
 
 # Base sequence of every batch of transactional offsets, as in Apache Kafka: these batches are not numbered.
@@ -100,5 +101,16 @@ def transaction_replayer(shard: TransactionShard) -> ApplyBatch:
         for key, value in read_keys_and_values(data, position, header, MAX_BATCH_BYTES):
             if key is not None:
                 shard.apply(key, value)
+
+    return apply
+
+
+def share_state_replayer(shard: ShareStateShard) -> ApplyBatch:
+    def apply(data: bytes, position: int, header: BatchHeader) -> None:
+        if header.is_control:
+            return
+        for record in read_records(data, position, header, MAX_BATCH_BYTES):
+            if record.key is not None:
+                shard.apply(record.key, record.value, Offset(record.offset))
 
     return apply

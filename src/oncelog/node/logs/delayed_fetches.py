@@ -1,5 +1,7 @@
 """Parked fetches, by the partitions whose new data they wait for (Kafka's delayed fetches, KIP-74, without a
-purgatory)."""
+purgatory).
+
+Fetches of share groups (KIP-932) also wait for share partitions, whose records become available without an append."""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from oncelog.node.kernel.deadlines import Deadlines
 from oncelog.node.kernel.tasks import Runnable, Task
 
 if TYPE_CHECKING:
-    from oncelog.handlers.broker.waits import UntilReadable
+    from oncelog.core.share_state.model import ShareKey
+    from oncelog.handlers.broker.waits import FetchKey, UntilReadable
 
 
 class DelayedFetches:
@@ -20,10 +23,10 @@ class DelayedFetches:
         self._deadlines = deadlines
         self._runnable = runnable
         # Dicts instead of sets: fetches are checked in order of arrival.
-        self._by_partition: dict[TopicPartition, dict[Task, UntilReadable]] = {}
+        self._by_key: dict[FetchKey, dict[Task, UntilReadable]] = {}
         # Fetches that wait for any partition: those of followers, whose sessions may hold thousands.
         self._for_any_partition: dict[Task, UntilReadable] = {}
-        self._changed: dict[TopicPartition, None] = {}
+        self._changed: dict[FetchKey, None] = {}
         # The position of each partition's last change, in order of position; None until ``changed_since`` is called
         # first.
         self._journal: dict[TopicPartition, int] | None = None
@@ -33,8 +36,8 @@ class DelayedFetches:
         """Park ``task`` until its ``ready()`` holds, or its deadline."""
         if until.partitions is None:
             self._for_any_partition[task] = until
-        for partition in until.partitions or ():
-            self._by_partition.setdefault(partition, {})[task] = until
+        for key in until.partitions or ():
+            self._by_key.setdefault(key, {})[task] = until
 
         def wake(_now_ms: int) -> None:
             self._release(task, until)
@@ -56,8 +59,13 @@ class DelayedFetches:
             self._journal.pop(partition, None)
             self.position += 1
             self._journal[partition] = self.position
-        if self._for_any_partition or partition in self._by_partition:
+        if self._for_any_partition or partition in self._by_key:
             self._changed[partition] = None
+
+    def wake(self, key: ShareKey) -> None:
+        """Note that a share partition may have records again; its fetches are checked at the end of the event."""
+        if key in self._by_key:
+            self._changed[key] = None
 
     def changed_since(self, position: int) -> Sequence[TopicPartition]:
         """Partitions that changed after a position; changes before the first call are not recorded."""
@@ -84,24 +92,24 @@ class DelayedFetches:
         changed, self._changed = self._changed, {}
         # Each fetch is checked once, and only for its changed partitions: one that waits for thousands would otherwise
         # be checked thousands of times for all of them.
-        checks: dict[Task, tuple[UntilReadable, list[TopicPartition]]] = {}
-        for partition in changed:
-            for task, until in self._by_partition.get(partition, {}).items():
-                checks.setdefault(task, (until, []))[1].append(partition)
+        checks: dict[Task, tuple[UntilReadable, list[FetchKey]]] = {}
+        for key in changed:
+            for task, until in self._by_key.get(key, {}).items():
+                checks.setdefault(task, (until, []))[1].append(key)
         if self._for_any_partition:
-            changed_partitions = list(changed)
-            checks.update((task, (until, changed_partitions)) for task, until in self._for_any_partition.items())
-        for task, (until, partitions) in checks.items():
-            if not task.waiting or until.ready(partitions):
+            partitions: list[FetchKey] = [key for key in changed if isinstance(key, TopicPartition)]
+            checks.update((task, (until, partitions)) for task, until in self._for_any_partition.items() if partitions)
+        for task, (until, keys) in checks.items():
+            if not task.waiting or until.ready(keys):
                 self._release(task, until)
 
     def _forget(self, task: Task, until: UntilReadable) -> None:
         if until.partitions is None:
             self._for_any_partition.pop(task, None)
-        for partition in until.partitions or ():
-            waiting = self._by_partition.get(partition)
+        for key in until.partitions or ():
+            waiting = self._by_key.get(key)
             if waiting is not None and waiting.pop(task, None) is not None and not waiting:
-                del self._by_partition[partition]
+                del self._by_key[key]
 
     def _release(self, task: Task, until: UntilReadable) -> None:
         self._forget(task, until)

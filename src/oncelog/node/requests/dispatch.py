@@ -43,8 +43,10 @@ if TYPE_CHECKING:
 
 PRODUCE_KEY: Final = 0
 FETCH_KEY: Final = 1
-# The handler whose responses are file ranges; those of old versions are in memory.
-_FETCH_OF_RANGES: Final = "fetch"
+_FETCH_KEYS: Final = (FETCH_KEY, 78)
+"""Fetch and ShareFetch."""
+# The handlers whose responses are file ranges; those of old versions are in memory.
+_FETCHES_OF_RANGES: Final = ("fetch.handler", "share.fetch")
 API_VERSIONS_KEY: Final = 18
 AUTHENTICATE_KEY: Final = 36
 MAX_TRACE: Final = 4096
@@ -89,7 +91,9 @@ class Requests:
         outbox: Outbox,
         logins: Callable[[], Logins],
         throttling: Throttling,
+        end_sessions: Callable[[int], None],
     ) -> None:
+        """``end_sessions(connection_id)`` ends the fetch sessions of a closed connection."""
         self._ports = ports
         self._access = access
         self._parking = parking
@@ -97,6 +101,7 @@ class Requests:
         self._runnable = runnable
         self._outbox = outbox
         self._logins = logins
+        self._end_sessions = end_sessions
         self.throttling = throttling
         self._quotas = throttling.quotas
         self.apis = LoadedApis(ports.cluster)
@@ -197,8 +202,8 @@ class Requests:
                 break  # reading was never paused for this client, so it may have sent much: others have their turn
         if not connection.open:
             self.closed.update(connection, is_ready=bool(connection.backlog) and not connection.is_held())
-            # A Fetch decided just now may have begun a session, which nothing else would end.
-            self._ports.partitions.fetch_sessions.cache.close(connection.id)
+            # A fetch decided just now may have begun a session, which nothing else would end.
+            self._end_sessions(connection.id)
             return
         if connection.half_closed:
             self._flush(connection)  # the last request may have had no answer
@@ -410,8 +415,8 @@ class Requests:
             else:
                 chunks = encode_response(task.correlation_id, api.key, context.version, response)
                 task.slot.chunks = chunks
-                if api.key == FETCH_KEY:
-                    size_of = _range_size if api.handler == _FETCH_OF_RANGES else chunk_size
+                if api.key in _FETCH_KEYS:
+                    size_of = _range_size if api.handler in _FETCHES_OF_RANGES else chunk_size
                     self.traffic.record_bytes_out += sum(map(size_of, chunks))
             if throttle_ms:
                 self.mutes.mute(connection, throttle_ms)

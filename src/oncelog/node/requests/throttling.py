@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from oncelog.wire.message import Message
 
 _PRODUCE: Final = 0
-_FETCH: Final = 1
+# Fetch and ShareFetch, counted by their handlers: a throttled Fetch returns no records.
+_FETCHES: Final = frozenset({1, 78})
 _ADD_PARTITIONS_TO_TXN: Final = 24
 _BROKERS_ADD_SINCE: Final = 4
 # SaslHandshake, WriteTxnMarkers, SaslAuthenticate.
@@ -41,7 +42,7 @@ class Throttling:
 
     def answered(self, api_key: int, context: Context, response: Message | None) -> int:
         """Count a request; sets the throttle time in its response and returns it in ms, 0 for none."""
-        if api_key == _FETCH:  # counted by its handler, before records were returned
+        if api_key in _FETCHES:
             return int(getattr(response, "throttle_time_ms", 0))
         if _is_uncounted(api_key, context) and not _is_denied(response):
             return 0

@@ -13,6 +13,19 @@ from typing import Final, NamedTuple
 
 from oncelog.base.ids import TopicId
 from oncelog.records.errors import CorruptBatch
+from oncelog.records.internal.group_arrays import (
+    COUNT_AT,
+    FEW,
+    LEAST_TOPIC_BYTES,
+    int64_tag,
+    read_int32s,
+    read_partitions,
+    read_strings,
+    tagged_int64,
+    write_int32s,
+    write_partitions,
+    write_strings,
+)
 from oncelog.records.internal.primitives import Reader, Writer
 
 VALUE_VERSION: Final = 0
@@ -28,17 +41,10 @@ _PRESENT: Final = 1
 _ABSENT: Final = b"\0"
 """Apache Kafka writes the tagged field also where it is null."""
 _NO_METADATA_HASH: Final = 0
-_LEAST_TOPIC_BYTES: Final = 18
-"""A topic's id, an empty array and no tagged fields."""
-_INT64: Final = struct.Struct(">q")
-# A member may have 100,000 topics of few partitions each: a topic is read and written by one struct call.
-_FEW: Final = 31  # up to here a count, and the size of as many epochs, takes one byte
-_COUNT_AT: Final = 16  # behind the topic's id
-_TARGETS: Final = [struct.Struct(f">16sB{count}iB") for count in range(_FEW + 1)]
-_ASSIGNMENTS: Final = [struct.Struct(f">16sB{count}iBBBB{count}i") for count in range(_FEW + 1)]
+# As ``group_arrays`` reads and writes topics without epochs.
+_ASSIGNMENTS: Final = [struct.Struct(f">16sB{count}iBBBB{count}i") for count in range(FEW + 1)]
 # The bytes before few epochs: one tagged field, its tag and size, and the number of epochs.
-_EPOCHS_TAGS: Final = [(1, _EPOCHS_TAG, 1 + 4 * count, count + 1) for count in range(_FEW + 1)]
-_NO_TAGGED_FIELDS: Final = 0
+_EPOCHS_TAGS: Final = [(1, _EPOCHS_TAG, 1 + 4 * count, count + 1) for count in range(FEW + 1)]
 
 
 class ConsumerGroupKey(NamedTuple):
@@ -194,21 +200,14 @@ def encode_value(value: Value) -> bytes:
     match value:
         case ConsumerGroupValue(epoch, metadata_hash):
             writer.int32(epoch)
-            writer.tagged_fields(_int64_tag(_METADATA_HASH_TAG, metadata_hash))
+            writer.tagged_fields(int64_tag(_METADATA_HASH_TAG, metadata_hash))
         case MemberValue():
             _write_member(writer, value)
         case TargetEpochValue(epoch, timestamp_ms):
             writer.int32(epoch)
-            writer.tagged_fields(_int64_tag(_TIMESTAMP_TAG, timestamp_ms))
+            writer.tagged_fields(int64_tag(_TIMESTAMP_TAG, timestamp_ms))
         case TargetMemberValue(partitions):
-            writer.count(len(partitions))
-            for topic, numbers in partitions.items():
-                if (count := len(numbers)) <= _FEW:
-                    writer.output += _TARGETS[count].pack(topic, count + 1, *numbers, _NO_TAGGED_FIELDS)
-                    continue
-                writer.output += topic
-                _write_int32s(writer, numbers)
-                writer.tagged_fields()
+            write_partitions(writer, partitions)
             writer.tagged_fields()
         case CurrentMemberValue():
             writer.int32(value.epoch)
@@ -218,7 +217,7 @@ def encode_value(value: Value) -> bytes:
             _write_epochs(writer, value.pending_revocation)
             writer.tagged_fields()
         case RegexValue():
-            _write_strings(writer, value.topics)
+            write_strings(writer, value.topics)
             writer.int64(value.version)
             writer.int64(value.timestamp_ms)
             writer.tagged_fields()
@@ -234,20 +233,20 @@ def decode_value(key: Key, data: bytes) -> Value | None:
         case ConsumerGroupKey():
             if (epoch := reader.int32()) > MAX_EPOCH:
                 raise CorruptBatch(f"group epoch {epoch} is greater than {MAX_EPOCH}")
-            return ConsumerGroupValue(epoch, _tagged_int64(reader, _METADATA_HASH_TAG))
+            return ConsumerGroupValue(epoch, tagged_int64(reader, _METADATA_HASH_TAG))
         case MemberKey():
             return _read_member(reader)
         case TargetEpochKey():
-            return TargetEpochValue(reader.int32(), _tagged_int64(reader, _TIMESTAMP_TAG))
+            return TargetEpochValue(reader.int32(), tagged_int64(reader, _TIMESTAMP_TAG))
         case TargetMemberKey():
-            return TargetMemberValue(_read_partitions(reader))
+            return TargetMemberValue(read_partitions(reader))
         case CurrentMemberKey():
             epoch, previous_epoch, state = reader.int32(), reader.int32(), reader.take(1)[0]
             # Brokers before 4.3 wrote no epochs of partitions: they meant that of the member.
             assigned, pending = (_read_epochs(reader, max(epoch, 0)) for _ in range(2))
             return CurrentMemberValue(epoch, previous_epoch, state, assigned, pending)
         case RegexKey():
-            return RegexValue(_read_strings(reader), reader.int64(), reader.int64())
+            return RegexValue(read_strings(reader), reader.int64(), reader.int64())
         case PartitionMetadataKey():
             return None
 
@@ -257,7 +256,7 @@ def _write_member(writer: Writer, value: MemberValue) -> None:
     writer.string(value.rack_id)
     writer.string(value.client_id)
     writer.string(value.client_host)
-    _write_strings(writer, value.topics)
+    write_strings(writer, value.topics)
     writer.string(value.regex)
     writer.int32(value.rebalance_timeout_ms)
     writer.string(value.assignor)
@@ -282,7 +281,7 @@ def _read_member(reader: Reader) -> MemberValue:
         rack_id=reader.nullable_string(),
         client_id=reader.string(),
         client_host=reader.string(),
-        topics=_read_strings(reader),
+        topics=read_strings(reader),
         regex=reader.nullable_string(),
         rebalance_timeout_ms=reader.int32(),
         assignor=reader.nullable_string(),
@@ -302,76 +301,30 @@ def _read_member(reader: Reader) -> MemberValue:
 def _write_epochs(writer: Writer, assignment: Mapping[TopicId, Mapping[int, int]]) -> None:
     writer.count(len(assignment))
     for topic, epochs in assignment.items():
-        if (count := len(epochs)) <= _FEW:
+        if (count := len(epochs)) <= FEW:
             layout, tag = _ASSIGNMENTS[count], _EPOCHS_TAGS[count]
             writer.output += layout.pack(topic, count + 1, *epochs, *tag, *epochs.values())
             continue
         writer.output += topic
-        _write_int32s(writer, tuple(epochs))
+        write_int32s(writer, tuple(epochs))
         tagged = Writer(flexible=True)
-        _write_int32s(tagged, tuple(epochs.values()))
+        write_int32s(tagged, tuple(epochs.values()))
         writer.tagged_fields({_EPOCHS_TAG: bytes(tagged.output)})
 
 
 def _read_epochs(reader: Reader, default: int) -> dict[TopicId, dict[int, int]]:
     assignment: dict[TopicId, dict[int, int]] = {}
-    for _ in range(reader.count(_LEAST_TOPIC_BYTES)):
-        if few := reader.ahead(_ASSIGNMENTS, _COUNT_AT):
+    for _ in range(reader.count(LEAST_TOPIC_BYTES)):
+        if few := reader.ahead(_ASSIGNMENTS, COUNT_AT):
             count = few[1] - 1
             if few[count + 2 : count + 6] == _EPOCHS_TAGS[count]:
                 reader.take(_ASSIGNMENTS[count].size)
                 assignment[few[0]] = dict(zip(few[2 : count + 2], few[count + 6 :], strict=True))
                 continue
-        topic, partitions = TopicId(reader.take(16)), _read_int32s(reader)
+        topic, partitions = TopicId(reader.take(16)), read_int32s(reader)
         tagged = Reader(reader.tagged_fields().get(_EPOCHS_TAG, b"\x00"), flexible=True)
-        epochs = _read_int32s(tagged) if tagged.left > 1 else ()
+        epochs = read_int32s(tagged) if tagged.left > 1 else ()
         if len(epochs) != len(partitions):
             epochs = (default,) * len(partitions)
         assignment[topic] = dict(zip(partitions, epochs, strict=True))
     return assignment
-
-
-def _read_partitions(reader: Reader) -> dict[TopicId, tuple[int, ...]]:
-    partitions: dict[TopicId, tuple[int, ...]] = {}
-    for _ in range(reader.count(_LEAST_TOPIC_BYTES)):
-        few = reader.ahead(_TARGETS, _COUNT_AT)
-        if few and few[-1] == _NO_TAGGED_FIELDS:
-            reader.take(_TARGETS[few[1] - 1].size)
-            partitions[few[0]] = few[2:-1]
-            continue
-        topic = TopicId(reader.take(16))
-        partitions[topic] = _read_int32s(reader)
-        reader.tagged_fields()
-    return partitions
-
-
-def _write_int32s(writer: Writer, numbers: tuple[int, ...]) -> None:
-    writer.count(len(numbers))
-    writer.output += struct.pack(f">{len(numbers)}i", *numbers)
-
-
-def _read_int32s(reader: Reader) -> tuple[int, ...]:
-    count = reader.count(4)
-    return struct.unpack(f">{count}i", reader.take(4 * count))
-
-
-def _write_strings(writer: Writer, texts: tuple[str, ...]) -> None:
-    writer.count(len(texts))
-    for text in texts:
-        writer.string(text)
-
-
-def _read_strings(reader: Reader) -> tuple[str, ...]:
-    return tuple(reader.string() for _ in range(reader.count(1)))
-
-
-def _int64_tag(tag: int, value: int) -> dict[int, bytes]:
-    """A tagged field; its default, 0, is left out."""
-    return {tag: _INT64.pack(value)} if value else {}
-
-
-def _tagged_int64(reader: Reader, tag: int) -> int:
-    data = reader.tagged_fields().get(tag)
-    if data is None:
-        return 0
-    return int(Reader(data).int64())

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from oncelog.base.ids import NO_LEADER_EPOCH, NO_TOPIC_ID, TopicId
 from oncelog.records.errors import CorruptBatch
-from oncelog.records.internal import consumer_group_records
+from oncelog.records.internal import consumer_group_records, share_group_records
 from oncelog.records.internal.primitives import Reader, Writer
 
 OFFSET_COMMIT_KEY_VERSION: Final = 1
@@ -99,7 +99,7 @@ class GroupMetadataValue:
     members: tuple[MemberMetadata, ...] = ()
 
 
-Key = OffsetCommitKey | GroupMetadataKey | consumer_group_records.Key | Unknown
+Key = OffsetCommitKey | GroupMetadataKey | consumer_group_records.Key | share_group_records.ShareKey | Unknown
 
 
 def decode_key(data: bytes | None) -> Key:
@@ -123,6 +123,8 @@ def decode_any_key(data: bytes | None) -> Key:
             return GroupMetadataKey(reader.string())
         if version in consumer_group_records.KEY_TYPES:
             return consumer_group_records.decode_key(version, data[2:])
+        if version in share_group_records.KEY_TYPES:
+            return share_group_records.decode_key(version, data[2:])
     except CorruptBatch as error:
         return Unknown(version, str(error))
     return Unknown(version, f"key of version {version}")

@@ -22,6 +22,7 @@ from oncelog.node.access.access_log import acl_count
 from oncelog.node.requests.request_counters import LATENCY_BOUNDS_MS, api_name
 from oncelog.ports import Clock
 from oncelog.runtime.metrics.cluster_metrics import cluster_metrics
+from oncelog.runtime.metrics.share_metrics import LABEL_LENGTH, share_metrics
 from oncelog.runtime.metrics.snapshot import Snapshot
 from oncelog.runtime.metrics.transaction_samples import transaction_metrics
 
@@ -39,6 +40,7 @@ MOST_GROUP_LAGS: Final = 10_000
 GROUP_STATES: Final = {
     "classic": ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable"),
     "consumer": ("Empty", "Assigning", "Reconciling", "Stable"),
+    "share": ("Empty", "Stable"),
 }
 
 
@@ -72,6 +74,7 @@ class Metrics:
         yield from self._traffic()
         yield from self._logs()
         yield from self._groups()
+        yield from share_metrics(self._node)
         yield from transaction_metrics(self._node, self._clock.now_ms())
         yield from cluster_metrics(self._node)
         yield from access_metrics(self._node)
@@ -211,8 +214,6 @@ def _logins(node: Node) -> Metric:
 # At most this many clients per quota are exported, those nearest to their limit: a client that changes its id with each
 # request must not flood the monitoring.
 MOST_CLIENTS: Final = 100
-LABEL_LENGTH: Final = 200
-"""Characters of a label chosen by a peer; a longer one is cut and gets a digest."""
 
 
 def quota_metrics(node: Node, now_ms: int) -> Iterator[Metric]:

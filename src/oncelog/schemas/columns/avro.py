@@ -8,7 +8,7 @@ record within itself is its JSON text. A field that the writer lacks is null if 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -23,10 +23,13 @@ from oncelog.schemas.columns.repeated import Repeated
 from oncelog.schemas.columns.walk import (
     Walk,
     walk_blocks,
+    walk_boolean,
     walk_bytes,
     walk_decimal,
+    walk_enum,
     walk_fields,
     walk_fixed,
+    walk_int,
     walk_long,
     walk_named,
     walk_union,
@@ -218,8 +221,10 @@ class _Resolution:
             return walk_blocks(walk_fields((walk_bytes, self.walk(written["values"]))), 1)
         if kind in ("bytes", "string"):
             return walk_decimal if written.get("logicalType") == "decimal" else walk_bytes
-        sizes = {"null": 0, "boolean": 1, "float": 4, "double": 8, "fixed": written.get("size", 0)}
-        return walk_fixed(sizes[kind]) if kind in sizes else walk_long
+        if kind == "enum":
+            return walk_enum(len(written["symbols"]))
+        sizes = {"null": 0, "float": 4, "double": 8, "fixed": written.get("size", 0)}
+        return walk_fixed(sizes[kind]) if kind in sizes else _WALKS[kind]
 
     def _walk_record(self, written: Mapping[str, Any]) -> Walk:
         name = written["name"]
@@ -228,6 +233,9 @@ class _Resolution:
         self._walks[name] = walk_named(self._walks, name)
         self._walks[name] = walk_fields([self.walk(field["type"]) for field in written["fields"]])
         return self._walks[name]
+
+
+_WALKS: Final = {"boolean": walk_boolean, "int": walk_int, "long": walk_long}
 
 
 class _AlwaysNull(Null):

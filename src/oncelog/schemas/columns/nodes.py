@@ -54,7 +54,7 @@ class Boolean:
         return pa.Array.from_buffers(self.type, len(octets), [bitmap(valid), bits])
 
     def skip(self, cursor: Cursor) -> None:
-        cursor.octets()
+        self.read(cursor)
 
 
 class Varint:
@@ -68,6 +68,12 @@ class Varint:
         self.type, self._dtype, self._bounds, self._label = kind, dtype, bounds, label
 
     def read(self, cursor: Cursor, valid: Mask | None = None) -> Array:
+        return array_of(self.type, self._checked(cursor, valid).astype(self._dtype, copy=False), valid)
+
+    def skip(self, cursor: Cursor) -> None:
+        self._checked(cursor, None)
+
+    def _checked(self, cursor: Cursor, valid: Mask | None) -> Longs:
         values = cursor.longs(valid)
         if self._bounds is not None and len(values):
             low, high = self._bounds
@@ -75,10 +81,7 @@ class Varint:
                 outside = (values < low) | (values > high)
                 cursor.mark(outside, f"{self._label} is outside {low} to {high}")
                 values = np.where(outside, 0, values)
-        return array_of(self.type, values.astype(self._dtype, copy=False), valid)
-
-    def skip(self, cursor: Cursor) -> None:
-        cursor.longs()
+        return values
 
 
 class Float:
@@ -205,7 +208,7 @@ class Enum:
         return pa.DictionaryArray.from_arrays(array_of(pa.int32(), codes, valid), self._symbols)
 
     def skip(self, cursor: Cursor) -> None:
-        cursor.longs()
+        self.read(cursor)
 
 
 class Converted:

@@ -73,9 +73,8 @@ class Repeated:
     def _read_block(self, cursor: Cursor, active: Indexes, counts: Longs, items: Items | None) -> None:
         width = self._item.width
         if width is not None:
-            if items is not None:
-                owners, numbers = _each(active, counts)
-                self._read_items(cursor.placed(owners, cursor.at[owners] + numbers * width), owners, items)
+            owners, numbers = _each(active, counts)
+            self._read_items(cursor.placed(owners, cursor.at[owners] + numbers * width), owners, items)
             cursor.at[active] += counts * width
             return
         done = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
+from oncelog.base.units import INT32_MAX
 from oncelog.records.columns.varint_columns import read_varint
 from oncelog.records.errors import CorruptBatch
 from oncelog.schemas.values.avro_bounds import MAX_DECIMAL_BYTES
@@ -77,6 +78,30 @@ def long_at(data: bytes, at: int) -> tuple[int, int]:
 
 def walk_long(data: Walked, at: int, depth: int) -> int:
     return long_at(data, at)[1]
+
+
+def walk_int(data: Walked, at: int, depth: int) -> int:
+    value, at = long_at(data, at)
+    if not -INT32_MAX - 1 <= value <= INT32_MAX:
+        raise Unwalkable(f"an int is outside {-INT32_MAX - 1} to {INT32_MAX}")
+    return at
+
+
+def walk_boolean(data: Walked, at: int, depth: int) -> int:
+    end = walk_fixed(1)(data, at, depth)
+    if data[at] > 1:
+        raise Unwalkable("a boolean is neither 0 nor 1")
+    return end
+
+
+def walk_enum(symbols: int) -> Walk:
+    def walk(data: Walked, at: int, depth: int) -> int:
+        index, at = long_at(data, at)
+        if not 0 <= index < symbols:
+            raise Unwalkable("an enum has no such symbol")
+        return at
+
+    return walk
 
 
 def walk_bytes(data: Walked, at: int, depth: int) -> int:

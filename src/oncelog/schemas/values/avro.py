@@ -7,7 +7,8 @@ from typing import Any
 
 from oncelog.schemas.formats.avro.schema import AvroSchema
 from oncelog.schemas.schema import SchemaError
-from oncelog.schemas.values.avro_bounds import bounds_checker
+from oncelog.schemas.values.avro_bounds import checker
+from oncelog.schemas.values.avro_defaults import with_default_values
 from oncelog.schemas.values.avro_input import fitted
 from oncelog.schemas.values.errors import NotReadable, NotWritable
 
@@ -18,17 +19,16 @@ class AvroCodec:
     def __init__(self, schema: AvroSchema, reader: AvroSchema | None = None) -> None:
         """Raises SchemaError for a schema that fastavro does not take."""
         self._root = schema.root
-        self._check = bounds_checker(schema.root)
+        self._check = checker(schema.root)
         try:
             self._schema = schema.fastavro
-            self._reader = None if reader is None else reader.fastavro
+            self._reader = None if reader is None else with_default_values(reader)
         except Exception as error:  # noqa: BLE001 - a schema can be wrong in as many ways as the library has errors
             raise SchemaError(f"fastavro does not take the schema: {type(error).__name__}: {error}") from None
 
     def read(self, payload: bytes, *, unicode_errors: str = "strict") -> Any:
         """Raises NotReadable; UnicodeDecodeError for text that is not UTF-8; MemoryError."""
-        if self._check is not None:
-            self._check(payload)
+        self._check(payload)
         return read_datum(payload, self._schema, self._reader, unicode_errors)
 
     def write(self, value: Any) -> bytes:

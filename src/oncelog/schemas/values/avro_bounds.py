@@ -1,16 +1,17 @@
-"""Bounds of Avro data, checked before fastavro reads it.
+"""Bounds of Avro data, and its odd encodings, refused before fastavro reads it.
 
 fastavro's recursion has no limit: five kilobytes of a linked list end the process. A count in a few bytes announces any
-number of values that take no bytes, which it would build for hours. Most schemas exclude both; the data of others is
-walked first, in Python.
+number of values that take no bytes, which it would build for hours. It also takes indexes of branches and symbols from
+the end (-1 is the last one), any byte but 0 for true, and whole numbers of any length, which the columns' decoder and
+other readers refuse. Data is therefore walked first, by functions that are made once for a schema.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
 
+from oncelog.base.units import INT32_MAX
 from oncelog.schemas.formats.avro.types import Array, AvroType, Enum, Fixed, Map, Record, Union
 from oncelog.schemas.values.errors import NotReadable
 
@@ -22,148 +23,185 @@ FREE_VALUES: Final = 100_000
 
 _ENDS: Final = "it ends too early"
 _MAX_VARINT_BYTES: Final = 10
-_SIZES: Final = {"null": 0, "boolean": 1, "float": struct.calcsize("f"), "double": struct.calcsize("d")}
+_LONG_BITS: Final = (1 << 64) - 1
+_SIZES: Final = {"null": 0, "float": 4, "double": 8}
 
 
-class _Cost(NamedTuple):
-    """The fewest bytes of a value, and the most values in it apart from elements of arrays and maps."""
+class _Data(bytes):
+    """Data that is walked, and the number of items that its arrays and maps may still have."""
 
-    bytes: int
-    values: int
-
-
-class _Unbounded(Exception):
-    """The schema does not bound its data."""
+    left: int
 
 
-def bounds_checker(root: AvroType) -> Callable[[bytes], None] | None:
-    """A function that raises NotReadable for data beyond the bounds; None if no data of this schema can be."""
-    try:
-        is_bounded = _Costs().cost(root, 0).values <= FREE_VALUES
-    except _Unbounded:
-        is_bounded = False
-    if not is_bounded:
-        return lambda data: _Walk(data).check(root)
-    if not _has_decimals(root, set()):
-        return None
-    return lambda data: _Walk(data).check(root) if len(data) > MAX_DECIMAL_BYTES else None
+_Walk: TypeAlias = Callable[[_Data, int, int], int]
+"""Data, the position of a value, its depth → the position behind it. Raises NotReadable, or IndexError at the end."""
 
 
-def _has_decimals(kind: AvroType, seen: set[int]) -> bool:
-    if id(kind) in seen:
-        return False
-    seen.add(id(kind))
-    if isinstance(kind, Record):
-        return any(_has_decimals(field.type, seen) for field in kind.fields)
-    if isinstance(kind, Union):
-        return any(_has_decimals(branch, seen) for branch in kind.branches)
-    if isinstance(kind, Array | Map):
-        return _has_decimals(kind.items if isinstance(kind, Array) else kind.values, seen)
-    return _is_decimal(kind)
+def checker(root: AvroType) -> Callable[[bytes], None]:
+    """A function that raises NotReadable for data beyond the bounds, and for odd encodings."""
+    walk = _Walks().of(root)
+
+    def check(data: bytes) -> None:
+        walked = _Data(data)
+        walked.left = FREE_VALUES + VALUES_PER_BYTE * len(data)
+        try:
+            end = walk(walked, 0, 0)
+        except IndexError:
+            raise NotReadable(_ENDS) from None
+        if end > len(data):
+            raise NotReadable(_ENDS)
+        if end < len(data):
+            raise NotReadable(f"bytes left over: {len(data) - end}")
+
+    return check
+
+
+class _Walks:
+    def __init__(self) -> None:
+        self._made: dict[int, _Walk] = {}
+
+    def of(self, kind: AvroType) -> _Walk:
+        key = id(kind)
+        if key not in self._made:
+            # A record within itself finds its function when it is walked.
+            self._made[key] = lambda data, at, depth: self._made[key](data, at, depth)
+            self._made[key] = self._new(kind)
+        return self._made[key]
+
+    def _new(self, kind: AvroType) -> _Walk:
+        if isinstance(kind, Record):
+            return _record([self.of(field.type) for field in kind.fields])
+        if isinstance(kind, Union):
+            return _union([self.of(branch) for branch in kind.branches])
+        if isinstance(kind, Array):
+            return _blocks(self.of(kind.items))
+        if isinstance(kind, Map):
+            return _blocks(_record([_bytes, self.of(kind.values)]))
+        if isinstance(kind, Enum):
+            return _enum(len(kind.symbols))
+        if isinstance(kind, Fixed):
+            return _decimal(_size(kind.size)) if _is_decimal(kind) else _size(kind.size)
+        if kind.kind in ("bytes", "string"):
+            return _decimal(_bytes) if _is_decimal(kind) else _bytes
+        return _SCALARS[kind.kind]
 
 
 def _is_decimal(kind: AvroType) -> bool:
     return kind.kind in ("bytes", "fixed") and kind.properties.get("logicalType") == "decimal"
 
 
-class _Costs:
-    def __init__(self) -> None:
-        self._costs: dict[int, _Cost] = {}
-        self._open: set[int] = set()
+def _record(fields: Sequence[_Walk]) -> _Walk:
+    def walk(data: _Data, at: int, depth: int) -> int:
+        _spend(data, len(fields), depth)
+        for field in fields:
+            at = field(data, at, depth + 1)
+        return at
 
-    def cost(self, kind: AvroType, depth: int) -> _Cost:
-        """Raises _Unbounded for a recursive or deep type, and for one with too many values in its bytes."""
-        if (earlier := self._costs.get(id(kind))) is not None:
-            return earlier
-        if depth > MAX_DEPTH or id(kind) in self._open:
-            raise _Unbounded
-        self._open.add(id(kind))
-        cost = self._new_cost(kind, depth + 1)
-        self._open.discard(id(kind))
-        self._costs[id(kind)] = cost
-        return cost
-
-    def _new_cost(self, kind: AvroType, depth: int) -> _Cost:
-        if isinstance(kind, Record):
-            costs = [self.cost(field.type, depth) for field in kind.fields]
-            return _Cost(sum(cost.bytes for cost in costs), 1 + sum(cost.values for cost in costs))
-        if isinstance(kind, Union):
-            costs = [self.cost(branch, depth) for branch in kind.branches]
-            least, most = min(cost.bytes for cost in costs), max(cost.values for cost in costs)
-            return _Cost(1 + least, 1 + most)
-        if isinstance(kind, Array | Map):
-            element = self.cost(kind.items if isinstance(kind, Array) else kind.values, depth)
-            # A key of a map takes a byte at least.
-            least = element.bytes + isinstance(kind, Map)
-            if element.values > least * VALUES_PER_BYTE:
-                raise _Unbounded
-            return _Cost(1, 1)
-        if isinstance(kind, Fixed):
-            return _Cost(kind.size, 1)
-        return _Cost(_SIZES.get(kind.kind, 1), 1)
+    return walk
 
 
-class _Walk:
-    """Passes over data as fastavro would read it, and builds nothing."""
+def _union(branches: Sequence[_Walk]) -> _Walk:
+    def walk(data: _Data, at: int, depth: int) -> int:
+        index, at = _long_at(data, at)
+        if not 0 <= index < len(branches):
+            raise NotReadable(f"its union has no branch {index}")
+        return branches[index](data, at, depth + 1)
 
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-        self._left = FREE_VALUES + VALUES_PER_BYTE * len(data)
+    return walk
 
-    def check(self, root: AvroType) -> None:
-        self._value(root, 0)
 
-    def _value(self, kind: AvroType, depth: int) -> None:
-        self._left -= 1
-        if self._left < 0:
-            raise NotReadable(f"it announces more than {VALUES_PER_BYTE} values for each of its bytes")
-        if depth > MAX_DEPTH:
-            raise NotReadable(f"it is nested deeper than {MAX_DEPTH} levels")
-        if isinstance(kind, Record):
-            for field in kind.fields:
-                self._value(field.type, depth + 1)
-        elif isinstance(kind, Union):
-            index = self._long()
-            if not 0 <= index < len(kind.branches):
-                raise NotReadable(f"its union has no branch {index}")
-            self._value(kind.branches[index], depth + 1)
-        elif isinstance(kind, Array | Map):
-            self._blocks(kind, depth + 1)
-        elif isinstance(kind, Fixed):
-            self._bytes(kind, kind.size)
-        elif isinstance(kind, Enum) or kind.kind in ("int", "long"):
-            self._long()
-        elif kind.kind in ("bytes", "string"):
-            self._bytes(kind, self._long())
-        else:
-            self._skip(_SIZES[kind.kind])
-
-    def _blocks(self, kind: Array | Map, depth: int) -> None:
-        while (count := self._long()) != 0:
+def _blocks(item: _Walk) -> _Walk:
+    def walk(data: _Data, at: int, depth: int) -> int:
+        while True:
+            count, at = _long_at(data, at)
+            if count == 0:
+                return at
             if count < 0:
                 count = -count
-                self._long()  # the size of the block, which fastavro ignores
+                _, at = _long_at(data, at)  # the size of the block, which fastavro ignores
+            _spend(data, count, depth)
             for _ in range(count):
-                if isinstance(kind, Map):
-                    self._skip(self._long())
-                self._value(kind.items if isinstance(kind, Array) else kind.values, depth)
+                at = item(data, at, depth + 1)
 
-    def _bytes(self, kind: AvroType, size: int) -> None:
-        if size > MAX_DECIMAL_BYTES and _is_decimal(kind):
+    return walk
+
+
+def _spend(data: _Data, values: int, depth: int) -> None:
+    data.left -= values
+    if data.left < 0:
+        raise NotReadable(f"it announces more than {VALUES_PER_BYTE} values for each of its bytes")
+    if depth > MAX_DEPTH:
+        raise NotReadable(f"it is nested deeper than {MAX_DEPTH} levels")
+
+
+def _enum(symbols: int) -> _Walk:
+    def walk(data: _Data, at: int, depth: int) -> int:
+        index, at = _long_at(data, at)
+        if not 0 <= index < symbols:
+            raise NotReadable(f"its enum has no symbol {index}")
+        return at
+
+    return walk
+
+
+def _size(size: int) -> _Walk:
+    return lambda data, at, depth: at + size
+
+
+def _decimal(walk: _Walk) -> _Walk:
+    def walk_decimal(data: _Data, at: int, depth: int) -> int:
+        end = walk(data, at, depth)
+        if end - at > MAX_DECIMAL_BYTES:
             raise NotReadable(f"a decimal in it has more than {MAX_DECIMAL_BYTES} bytes")
-        self._skip(size)
+        return end
 
-    def _skip(self, size: int) -> None:
-        self._at += size
-        if size < 0 or self._at > len(self._data):
-            raise NotReadable(_ENDS)
+    return walk_decimal
 
-    def _long(self) -> int:
-        value = 0
-        for number, byte in enumerate(self._data[self._at : self._at + _MAX_VARINT_BYTES]):
-            value |= (byte & 0x7F) << (7 * number)
-            if byte < 0x80:
-                self._at += number + 1
-                return (value >> 1) ^ -(value & 1)
-        raise NotReadable(_ENDS)
+
+def _bytes(data: _Data, at: int, depth: int) -> int:
+    size, at = _long_at(data, at)
+    if size < 0:
+        raise NotReadable(f"a length in it is negative: {size}")
+    return at + size
+
+
+def _boolean(data: _Data, at: int, depth: int) -> int:
+    if data[at] > 1:
+        raise NotReadable(f"a boolean in it is {data[at]}, neither 0 nor 1")
+    return at + 1
+
+
+def _int(data: _Data, at: int, depth: int) -> int:
+    value, at = _long_at(data, at)
+    if not -INT32_MAX - 1 <= value <= INT32_MAX:
+        raise NotReadable(f"an int in it is outside 32 bits: {value}")
+    return at
+
+
+def _long(data: _Data, at: int, depth: int) -> int:
+    return _long_at(data, at)[1]
+
+
+def _long_at(data: bytes, at: int) -> tuple[int, int]:
+    """A whole number, cut to 64 bits like Java's, and the position behind it."""
+    byte = data[at]
+    if byte < 0x80:  # most are one byte
+        return (byte >> 1) ^ -(byte & 1), at + 1
+    value = byte & 0x7F
+    for number in range(1, _MAX_VARINT_BYTES):
+        byte = data[at + number]
+        value |= (byte & 0x7F) << (7 * number)
+        if byte < 0x80:
+            value &= _LONG_BITS
+            return (value >> 1) ^ -(value & 1), at + number + 1
+    raise NotReadable(f"a whole number in it has more than {_MAX_VARINT_BYTES} bytes")
+
+
+_SCALARS: Final = {
+    "null": _size(0),
+    "boolean": _boolean,
+    "int": _int,
+    "long": _long,
+    "float": _size(4),
+    "double": _size(8),
+}

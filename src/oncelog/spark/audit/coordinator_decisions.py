@@ -1,12 +1,14 @@
 """Matches the coordinator's decisions about a producer on a partition with the markers in that partition's log.
 
 A marker matches the next decision with its epoch and outcome. If markers may be missing (compaction, retention), it
-matches the last such decision before it. A marker contradicts a decision with the same epoch, a different outcome and
-no later time.
+matches the last such decision before it. A marker without data since one of its own epoch and outcome may be that one
+written again, because its answer was lost: it matches no decision after it. A marker contradicts a decision with the
+same epoch, a different outcome and no later time.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -28,6 +30,8 @@ class Decisions:
         self._all: list[Fact] = []
         self._next = 0
         self._unmet: list[Fact] = []
+        # Repeated markers without a decision before them, by epoch and outcome.
+        self._repeats: Counter[tuple[int, int]] = Counter()
         self.transactional_id = ""
 
     def add(self, decision: Fact) -> None:
@@ -40,10 +44,11 @@ class Decisions:
             return None, ""
         nearest = self._next if self._whole else self._latest_before(marker.last_timestamp)
         first = self._next if self._whole else max(self._next, nearest - _NEAR)
+        until = marker.last_timestamp + (0 if repeated else CLOCKS_MS)
         for index in (nearest, *range(first, min(nearest + _NEAR, len(self._all)))):
             decision = self._all[index]
             same = (decision.epoch, decision.outcome) == (marker.epoch, marker.outcome)
-            if same and decision.last_timestamp <= marker.last_timestamp + CLOCKS_MS:
+            if same and decision.last_timestamp <= until:
                 # In a whole log the skipped decisions have no marker.
                 self._unmet += self._all[self._next : index] if self._whole else ()
                 self._next = index + 1
@@ -51,7 +56,10 @@ class Decisions:
         decision = self._all[nearest]
         # The coordinator's log is compacted: a marker without a decision proves nothing here. transaction_outcomes
         # knows since when that log is complete.
-        if repeated or decision.epoch != marker.epoch or decision.last_timestamp > marker.last_timestamp:
+        if repeated:
+            self._repeats[marker.epoch, marker.outcome] += 1
+            return None, ""
+        if decision.epoch != marker.epoch or decision.last_timestamp > marker.last_timestamp:
             return None, ""
         self._next = nearest + 1
         return decision, f"the marker says {_word(marker)}, the coordinator decided to {_word(decision)}"
@@ -63,9 +71,18 @@ class Decisions:
             index += 1
         return index
 
+    def _without_marker(self) -> Iterator[Fact]:
+        # A repeated marker may be that of a transaction without data here whose decision is later by the clock of its
+        # coordinator: one decision is left over then.
+        repeats = self._repeats.copy()
+        for decision in (*self._unmet, *self._all[self._next :]):
+            repeats[decision.epoch, decision.outcome] -= 1
+            if repeats[decision.epoch, decision.outcome] < 0:
+                yield decision
+
     def unmarked_decision(self, part: Part, context: AuditContext) -> Fact | None:
         """The decision whose marker an open transaction lacks, if that marker can no longer come."""
-        for decision in (*self._unmet, *self._all[self._next :]):
+        for decision in self._without_marker():
             # Transactions V2 (KIP-890) raises the epoch with the decision, so it may be one above the data's.
             is_its_own = part.epoch in (decision.epoch, decision.epoch - 1)
             after = decision.last_timestamp + (CLOCKS_MS if self._whole else 0) >= part.started
@@ -75,7 +92,7 @@ class Decisions:
 
     def decisions_without_marker(self, since_ms: int, context: AuditContext) -> Iterator[Fact]:
         """Decisions without a marker, for a log that has lost nothing since ``since_ms``."""
-        for decision in (*self._unmet, *self._all[self._next :]):
+        for decision in self._without_marker():
             if 0 <= since_ms < decision.last_timestamp and _is_over(decision, context):
                 yield decision
 

@@ -24,7 +24,9 @@ from oncelog.testing.broker import Broker
 from oncelog.testing.cluster.election import elect_preferred, put_first
 from oncelog.testing.cluster.member import Member
 from oncelog.testing.configuration import Config, texts
+from oncelog.testing.registry import RegistryThread
 from oncelog.testing.security.secured import Secured, make_security
+from oncelog.testing.share_groups import ShareGroups
 
 _TIMEOUT_S: Final = 30.0
 _POLL_S: Final = 0.001
@@ -39,7 +41,7 @@ class Cluster(Secured):
     ``config`` overrides Apache Kafka's configuration keys of all brokers. Topics have three replicas (or one per
     broker, if fewer), and acks=all needs two of three. ``security`` (also between brokers) and ``virtual_time`` are as
     in :class:`oncelog.testing.Broker`. ``racks``: ``broker.rack`` of each broker, for consumers that read from the
-    closest replica.
+    closest replica. With ``registry`` a schema registry is at :attr:`registry_url`; it is a client of all brokers.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Cluster(Secured):
         virtual_time: bool = False,
         security: str | None = None,
         racks: Sequence[str] = (),
+        registry: bool = False,
     ) -> None:
         if brokers < 1:
             raise ValueError(f"brokers must be at least 1, got {brokers}")
@@ -64,6 +67,9 @@ class Cluster(Secured):
         self._cut_pairs: set[frozenset[int]] = set()
         self._directory: Path | None = None
         self._security = None if security is None else make_security(security, self, time.time)
+        self._registry = RegistryThread() if registry else None
+        self.share = ShareGroups(self)
+        """What share groups hold: see :class:`oncelog.testing.share_groups.ShareGroups`."""
 
     def __enter__(self) -> Self:
         self.start()
@@ -78,6 +84,13 @@ class Cluster(Secured):
     def bootstrap_servers(self) -> str:
         """The addresses of all brokers, up or down; constant until :meth:`stop`."""
         return ",".join(member.bootstrap_servers for member in self._members.values())
+
+    @property
+    def registry_url(self) -> str:
+        """The address of the schema registry, for clients; constant until :meth:`stop`."""
+        if self._registry is None:
+            raise RuntimeError("the cluster has no schema registry: create it with Cluster(registry=True)")
+        return self._registry.url
 
     @property
     def brokers(self) -> Mapping[int, Broker]:
@@ -105,12 +118,17 @@ class Cluster(Secured):
                 self._members[broker_id] = member
                 member.start()
             self._wait(self._all_have_registered, "all brokers to know each other")
+            if self._registry is not None:
+                config = {} if self._security is None else self._security.link_config()
+                self._registry.start(self.link_servers, config)
         except BaseException:
             self.stop()
             raise
 
     def stop(self) -> None:
         """Stop all brokers and remove their data."""
+        if self._registry is not None:
+            self._registry.release()
         members, self._members = self._members, {}
         self._cut_pairs.clear()
         for member in members.values():
@@ -278,6 +296,8 @@ def _defaults(brokers: int) -> dict[str, str]:
         "default.replication.factor": str(replicas),
         "min.insync.replicas": "2" if brokers > 2 else "1",
         "offsets.topic.replication.factor": str(replicas),
+        "share.coordinator.state.topic.num.partitions": "1",
+        "share.coordinator.state.topic.replication.factor": str(replicas),
         "transaction.state.log.replication.factor": str(replicas),
         "transaction.state.log.min.isr": str(min(2, replicas)),
     }

@@ -23,6 +23,16 @@ class DescribeShareGroupOffsetsResponsePartition(WireStruct):
         "lag",
         "error_code",
         "error_message",
+        "first_offsets",
+        "last_offsets",
+        "delivery_states",
+        "delivery_counts",
+        "member_ids",
+        "locked_since_ms",
+        "locked_until_ms",
+        "batches_left_off",
+        "in_flight_records",
+        "most_in_flight",
     )
 
     def __init__(
@@ -34,6 +44,16 @@ class DescribeShareGroupOffsetsResponsePartition(WireStruct):
         lag: int = -1,
         error_code: int = 0,
         error_message: str | None = None,
+        first_offsets: list[int] = EMPTY,
+        last_offsets: list[int] = EMPTY,
+        delivery_states: list[int] = EMPTY,
+        delivery_counts: list[int] = EMPTY,
+        member_ids: list[str] = EMPTY,
+        locked_since_ms: list[int] = EMPTY,
+        locked_until_ms: list[int] = EMPTY,
+        batches_left_off: int = 0,
+        in_flight_records: int = -1,
+        most_in_flight: int = -1,
     ) -> None:
         self.partition_index = partition_index
         self.start_offset = start_offset
@@ -41,6 +61,16 @@ class DescribeShareGroupOffsetsResponsePartition(WireStruct):
         self.lag = lag
         self.error_code = error_code
         self.error_message = error_message
+        self.first_offsets = [] if first_offsets is EMPTY else first_offsets
+        self.last_offsets = [] if last_offsets is EMPTY else last_offsets
+        self.delivery_states = [] if delivery_states is EMPTY else delivery_states
+        self.delivery_counts = [] if delivery_counts is EMPTY else delivery_counts
+        self.member_ids = [] if member_ids is EMPTY else member_ids
+        self.locked_since_ms = [] if locked_since_ms is EMPTY else locked_since_ms
+        self.locked_until_ms = [] if locked_until_ms is EMPTY else locked_until_ms
+        self.batches_left_off = batches_left_off
+        self.in_flight_records = in_flight_records
+        self.most_in_flight = most_in_flight
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
@@ -50,7 +80,27 @@ class DescribeShareGroupOffsetsResponsePartition(WireStruct):
             message.lag = reader.int64()
         message.error_code = reader.int16()
         message.error_message = reader.nullable_string()
-        reader.skip_tags()
+        for tag in reader.tags():
+            if tag == 10000:
+                message.first_offsets = reader.integer_array("q", 8)
+            elif tag == 10001:
+                message.last_offsets = reader.integer_array("q", 8)
+            elif tag == 10002:
+                message.delivery_states = reader.integer_array("b", 1)
+            elif tag == 10003:
+                message.delivery_counts = reader.integer_array("h", 2)
+            elif tag == 10004:
+                message.member_ids = reader.string_array()
+            elif tag == 10005:
+                message.locked_since_ms = reader.integer_array("q", 8)
+            elif tag == 10006:
+                message.locked_until_ms = reader.integer_array("q", 8)
+            elif tag == 10007:
+                message.batches_left_off = reader.int32()
+            elif tag == 10008:
+                message.in_flight_records = reader.int32()
+            elif tag == 10009:
+                message.most_in_flight = reader.int32()
         return message
 
     def write(self, writer: Writer, version: int) -> None:
@@ -60,7 +110,47 @@ class DescribeShareGroupOffsetsResponsePartition(WireStruct):
             writer.int64(self.lag)
         writer.int16(self.error_code)
         writer.nullable_string(self.error_message)
-        buffer.append(0)
+        tags = writer.begin_tags()
+        if self.first_offsets:
+            start = writer.begin_tag(tags, 10000)
+            writer.integer_array("q", self.first_offsets)
+            writer.end_tag(start)
+        if self.last_offsets:
+            start = writer.begin_tag(tags, 10001)
+            writer.integer_array("q", self.last_offsets)
+            writer.end_tag(start)
+        if self.delivery_states:
+            start = writer.begin_tag(tags, 10002)
+            writer.integer_array("b", self.delivery_states)
+            writer.end_tag(start)
+        if self.delivery_counts:
+            start = writer.begin_tag(tags, 10003)
+            writer.integer_array("h", self.delivery_counts)
+            writer.end_tag(start)
+        if self.member_ids:
+            start = writer.begin_tag(tags, 10004)
+            writer.string_array(self.member_ids)
+            writer.end_tag(start)
+        if self.locked_since_ms:
+            start = writer.begin_tag(tags, 10005)
+            writer.integer_array("q", self.locked_since_ms)
+            writer.end_tag(start)
+        if self.locked_until_ms:
+            start = writer.begin_tag(tags, 10006)
+            writer.integer_array("q", self.locked_until_ms)
+            writer.end_tag(start)
+        if self.batches_left_off:
+            start = writer.begin_tag(tags, 10007)
+            writer.int32(self.batches_left_off)
+            writer.end_tag(start)
+        if self.in_flight_records != -1:
+            start = writer.begin_tag(tags, 10008)
+            writer.int32(self.in_flight_records)
+            writer.end_tag(start)
+        if self.most_in_flight != -1:
+            start = writer.begin_tag(tags, 10009)
+            writer.int32(self.most_in_flight)
+            writer.end_tag(start)
 
 
 class DescribeShareGroupOffsetsResponseTopic(WireStruct):
@@ -241,14 +331,18 @@ class DescribeShareGroupOffsetsRequestGroup(WireStruct):
 
 
 class DescribeShareGroupOffsetsRequest(Request[DescribeShareGroupOffsetsResponse]):
-    __slots__ = ("groups",)
+    __slots__ = (
+        "groups",
+        "led_here",
+    )
     API_KEY = 90
     MIN_VERSION = 0
     MAX_VERSION = 1
     FIRST_FLEXIBLE_VERSION = 0
 
-    def __init__(self, *, groups: list[DescribeShareGroupOffsetsRequestGroup] = EMPTY) -> None:
+    def __init__(self, *, groups: list[DescribeShareGroupOffsetsRequestGroup] = EMPTY, led_here: bool = False) -> None:
         self.groups = [] if groups is EMPTY else groups
+        self.led_here = led_here
 
     @classmethod
     def response_class(cls) -> type[DescribeShareGroupOffsetsResponse]:
@@ -260,12 +354,17 @@ class DescribeShareGroupOffsetsRequest(Request[DescribeShareGroupOffsetsResponse
         message.groups = [
             DescribeShareGroupOffsetsRequestGroup.read(reader, version) for _ in range(reader.array_count(3))
         ]
-        reader.skip_tags()
+        for tag in reader.tags():
+            if tag == 10000:
+                message.led_here = reader.boolean()
         return message
 
     def write(self, writer: Writer, version: int) -> None:
-        buffer = writer.buffer
         writer.array_count(self.groups)
         for describe_share_group_offsets_request_group in self.groups:
             describe_share_group_offsets_request_group.write(writer, version)
-        buffer.append(0)
+        tags = writer.begin_tags()
+        if self.led_here:
+            start = writer.begin_tag(tags, 10000)
+            writer.boolean(self.led_here)
+            writer.end_tag(start)

@@ -90,7 +90,7 @@ class PartitionData(WireStruct):
         acknowledge_error_code: int = 0,
         acknowledge_error_message: str | None = None,
         current_leader: LeaderIdAndEpoch | None = None,
-        records: Records = None,
+        records: Records = b"",
         acquired_records: list[AcquiredRecords] = EMPTY,
     ) -> None:
         self.partition_index = partition_index

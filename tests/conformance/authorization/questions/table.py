@@ -52,6 +52,17 @@ from tests.conformance.authorization.questions.records import (
     produce,
     produce_transactional,
 )
+from tests.conformance.authorization.questions.shares import (
+    alter_share_group_offsets,
+    delete_share_group_offsets,
+    describe_share_group_offsets,
+    find_share_coordinator,
+    share_acknowledge,
+    share_fetch,
+    share_group_describe,
+    share_group_heartbeat,
+    share_group_state,
+)
 from tests.conformance.authorization.questions.topic_ids import (
     delete_topics_without_id,
     fetch_by_id,
@@ -163,6 +174,31 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "ids-delete-topics": delete_topics_without_id,
     "ids-offset-commit": offset_commit_by_id,
     "ids-offset-fetch": offset_fetch_by_id,
+    "find-share-coordinator": find_share_coordinator,
+    "share-group-heartbeat": share_group_heartbeat(TOPIC),
+    "share-group-heartbeat-hidden": share_group_heartbeat(TOPIC, HIDDEN),
+    "share-group-describe": share_group_describe,
+    "share-fetch": share_fetch,
+    "share-acknowledge": share_acknowledge,
+    "share-group-offsets": describe_share_group_offsets(TOPIC, HIDDEN, UNKNOWN),
+    "share-group-offsets-all": describe_share_group_offsets(),
+    "alter-share-group-offsets": alter_share_group_offsets,
+    "delete-share-group-offsets": delete_share_group_offsets,
+    "initialize-share-group-state": share_group_state(
+        "initialize_share_group_state", "InitializeShareGroupStateRequest", "InitializeStateData"
+    ),
+    "read-share-group-state": share_group_state(
+        "read_share_group_state", "ReadShareGroupStateRequest", "ReadStateData"
+    ),
+    "write-share-group-state": share_group_state(
+        "write_share_group_state", "WriteShareGroupStateRequest", "WriteStateData"
+    ),
+    "delete-share-group-state": share_group_state(
+        "delete_share_group_state", "DeleteShareGroupStateRequest", "DeleteStateData"
+    ),
+    "read-share-group-state-summary": share_group_state(
+        "read_share_group_state_summary", "ReadShareGroupStateSummaryRequest", "ReadStateSummaryData"
+    ),
     "unregister-broker": unregister_broker,
 }
 """In the order in which they are asked."""

@@ -1,4 +1,4 @@
-// Go's clients (franz-go here, the others in their own files) against one address: `peer ADDRESS SCENARIO`, or a copier that is told what to do: `peer ADDRESS copier SOURCE COPY GROUP PARTITION ID TIMEOUT_MS`, or a member of a group (`member.go`). Exits 1 with a line on stderr when something is wrong.
+// Go's clients (franz-go here, the others in their own files) against one address: `peer ADDRESS SCENARIO`, or a copier that is told what to do: `peer ADDRESS copier SOURCE COPY GROUP PARTITION ID TIMEOUT_MS`, or a member of a group (`member.go`) or of a share group (`share.go`). Exits 1 with a line on stderr when something is wrong.
 package main
 
 import (
@@ -216,6 +216,10 @@ func main() {
 	}
 	if os.Args[2] == "member" {
 		runMember(os.Args[1], os.Args[3:])
+		return
+	}
+	if os.Args[2] == "share" {
+		runShareMember(os.Args[1], os.Args[3:])
 		return
 	}
 	scenarios := map[string]func(context.Context, string){

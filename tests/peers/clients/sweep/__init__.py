@@ -21,6 +21,9 @@ from tests.peers.clients.sweep import (
     offsets,
     produce,
     reassignments,
+    share_fetches,
+    share_groups,
+    share_states,
     topics,
     transaction_data,
     transactions,
@@ -41,6 +44,9 @@ _SWEEPS: Final = {
     **reassignments.SWEEPS,
     **transactions.SWEEPS,
     **transaction_data.SWEEPS,
+    **share_groups.SWEEPS,
+    **share_fetches.SWEEPS,
+    **share_states.SWEEPS,
 }
 
 

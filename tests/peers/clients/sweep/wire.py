@@ -20,6 +20,8 @@ from tests.waiting import HANG_S
 
 Sweep = Callable[["Wire"], None]
 CLIENT_ID: Final = "sweep"
+UNRECORDED: Final = "unrecorded"
+"""The client id of a connection that only waits for the broker: a recording leaves it out."""
 NOWHERE: Final = b"\x01" * 16
 """A topic id that no topic has."""
 
@@ -33,8 +35,10 @@ def versions(kind: type[Message]) -> Iterator[int]:
 class Wire:
     """A blocking connection; reopened when the broker closes it. ``timeout_s`` is for one call of the system."""
 
-    def __init__(self, bootstrap: str, timeout_s: float = HANG_S) -> None:
+    def __init__(self, bootstrap: str, timeout_s: float = HANG_S, client_id: str = CLIENT_ID) -> None:
+        self._client_id = client_id
         self._timeout_s = timeout_s
+        self._bootstrap = bootstrap
         host, _, port = bootstrap.rpartition(":")
         self._address = (host, int(port))
         self._connection: socket.socket | None = None
@@ -48,6 +52,10 @@ class Wire:
     ) -> None:
         self._close()
 
+    def another(self, client_id: str = CLIENT_ID) -> Wire:
+        """One more connection to the same broker."""
+        return Wire(self._bootstrap, self._timeout_s, client_id)
+
     def call(self, message: Any, version: int) -> Any:
         """The decoded answer; None when the broker closed the connection instead."""
         self.send(message, version)
@@ -56,7 +64,7 @@ class Wire:
     def send(self, message: Any, version: int) -> None:
         """Send without waiting for an answer."""
         self._correlation_id += 1
-        header = RequestHeader(message.API_KEY, version, self._correlation_id, CLIENT_ID)
+        header = RequestHeader(message.API_KEY, version, self._correlation_id, self._client_id)
         self.send_bytes(b"".join(bytes(chunk) for chunk in encode_request(header, message)))
 
     def send_bytes(self, frame: bytes) -> None:

@@ -275,13 +275,12 @@ def test_a_conversion_that_is_refused_is_a_note() -> None:
     assert "is refused by this classic group (GROUP_ID_NOT_FOUND): a reason." in told.sentences[0]
 
 
-@pytest.mark.parametrize(("group_type", "tool"), [("share", "kafka-share-groups"), ("streams", "kafka-streams-groups")])
-def test_groups_of_other_types_are_never_without_members(group_type: str, tool: str) -> None:
+def test_groups_of_other_types_are_never_without_members() -> None:
     given = facts(state="Stable")
-    given.description = replace(given.description, group_type=group_type, protocol_type=group_type)
+    given.description = replace(given.description, group_type="streams", protocol_type="streams")
     told = the(given, Cause.OTHER_GROUP_TYPE)
     assert causes(given) == {Cause.OTHER_GROUP_TYPE}
-    assert told.commands == [f"{tool} --bootstrap-server localhost:9092 --describe --group g"]
+    assert told.commands == ["kafka-streams-groups --bootstrap-server localhost:9092 --describe --group g"]
 
 
 def test_generations_of_before_a_conversion_are_no_news() -> None:

@@ -12,17 +12,27 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.base.ids import TopicId, TopicName, uuid_text
+from oncelog.base.ids import Offset, TopicId, TopicName, uuid_text
 from oncelog.cli.log.dump.internal import decode_internal
 from oncelog.cli.main import invoke
 from oncelog.records.builder import build_batch, end_transaction_marker
 from oncelog.records.compression import Codec
 from oncelog.records.internal import consumer_group_records as cg
 from oncelog.records.internal import consumer_protocol
+from oncelog.records.internal import share_group_records as sg
 from oncelog.records.internal.group_records import (
     OffsetCommitValue,
     encode_offset_commit_key,
     encode_offset_commit_value,
+)
+from oncelog.records.internal.share_state_records import (
+    SnapshotKey,
+    SnapshotValue,
+    StateBatch,
+    UpdateKey,
+    UpdateValue,
+    encode_key,
+    encode_value,
 )
 from oncelog.records.record import Record
 
@@ -154,16 +164,44 @@ def test_committed_offsets_are_decoded(tmp_path: Path, capsys: pytest.CaptureFix
     assert "99" in unknown["unknown"]
 
 
+def test_states_of_share_groups_are_shown() -> None:
+    topic = TopicId(bytes(range(16)))
+    batches = tuple(StateBatch(Offset(5 * state), Offset(5 * state + 4), state, 1) for state in (2, 9))
+    snapshot = SnapshotValue(1, 2, 3, 10, 5, 1000, 2000, batches)
+    row = decode_internal("__share_group_state", encode_key(SnapshotKey("g", topic, 7)), encode_value(snapshot))
+    about = {"group": "g", "topic_id": "AAECAwQFBgcICQoLDA0ODw", "partition": 7}
+    assert row == {
+        "kind": "share_snapshot",
+        **about,
+        "snapshot_epoch": 1, "state_epoch": 2, "leader_epoch": 3, "start_offset": 10,
+        "delivery_complete_count": 5, "create_timestamp": 1000, "write_timestamp": 2000,
+        "batches": [
+            {"first_offset": 10, "last_offset": 14, "state": "ACKNOWLEDGED", "delivery_count": 1},
+            {"first_offset": 45, "last_offset": 49, "state": "UNKNOWN (9)", "delivery_count": 1},
+        ],
+    }
+    update = encode_key(UpdateKey("g", topic, 7))
+    row = decode_internal("__share_group_state", update, encode_value(UpdateValue(1, 3)))
+    changed = {"snapshot_epoch": 1, "leader_epoch": 3, "start_offset": -1, "batches": []}
+    assert row == {"kind": "share_update", **about, **changed}
+    deleted = decode_internal("__share_group_state", encode_key(SnapshotKey("g", topic, 7)), None)
+    assert deleted == {"kind": "share_snapshot", **about, "deleted": True}
+    damaged = decode_internal("__share_group_state", update, b"\x00\x03")
+    assert damaged == {"kind": "share_update", **about, "value_bytes": 2, "unknown": "value of version 3"}
+    unknown = decode_internal("__share_group_state", b"\x00\x07", b"")
+    assert unknown == {"kind": "unknown", "unknown": "key of version 7"}
+
+
 def test_groups_of_newer_protocols_are_named() -> None:
     group, member = b"\x00\x01g", b"\x00\x02m1"
-    assert decode_internal("__consumer_offsets", b"\x00\x0e" + group + member, b"abc") == {
-        "kind": "share_group_current_assignment",
+    assert decode_internal("__consumer_offsets", b"\x00\x16" + group + member, b"abc") == {
+        "kind": "streams_group_current_assignment",
         "group": "g",
         "member_id": "m1",
         "value_bytes": 3,
     }
-    deleted = decode_internal("__consumer_offsets", b"\x00\x0b" + group, None)
-    assert deleted == {"kind": "share_group", "group": "g", "deleted": True}
+    deleted = decode_internal("__consumer_offsets", b"\x00\x11" + group, None)
+    assert deleted == {"kind": "streams_group", "group": "g", "deleted": True}
     cut = decode_internal("__consumer_offsets", b"\x00\x05" + group + member[:2], b"")
     assert cut is not None
     assert (cut["kind"], "unknown" in cut) == ("consumer_group_member", True)
@@ -247,6 +285,58 @@ CONSUMER_GROUP_RECORDS: Final = [
         {"regular_expression": "t.*", "topics": ["t", "t2"], "version": 12, "timestamp_ms": 99},
     ),
 ]
+
+
+SHARE_GROUP_RECORDS: Final = [
+    (sg.ShareGroupKey("g"), sg.ShareGroupValue(7, -5), "share_group", {"epoch": 7, "metadata_hash": -5}),
+    (
+        sg.ShareMemberKey("g", "m"),
+        sg.ShareMemberValue("r", "app", "/h", ("t",)),
+        "share_group_member",
+        {"member_id": "m", "rack_id": "r", "host": "/h", "topics": ["t"]},
+    ),
+    (
+        sg.ShareTargetEpochKey("g"),
+        sg.ShareTargetEpochValue(7, 99),
+        "share_group_target_assignment",
+        {"epoch": 7, "timestamp_ms": 99},
+    ),
+    (
+        sg.ShareTargetMemberKey("g", "m"),
+        sg.ShareTargetMemberValue({T: (0, 2)}),
+        "share_group_target_assignment_member",
+        {"partitions": [{"topic_id": T_TEXT, "partitions": [0, 2]}]},
+    ),
+    (
+        sg.ShareCurrentMemberKey("g", "m"),
+        sg.ShareCurrentMemberValue(7, 6, 0, {T: (0, 1)}),
+        "share_group_current_assignment",
+        {"epoch": 7, "state": "STABLE", "assigned": [{"topic_id": T_TEXT, "partitions": [0, 1]}]},
+    ),
+    (
+        sg.ShareStateTopicsKey("g"),
+        sg.ShareStateTopicsValue({T: sg.NamedPartitions("t", (1,))}, {T: sg.NamedPartitions("t", (0,))}, {T: "t"}),
+        "share_group_partitions",
+        {
+            "initializing": [{"topic_id": T_TEXT, "topic": "t", "partitions": [1]}],
+            "initialized": [{"topic_id": T_TEXT, "topic": "t", "partitions": [0]}],
+            "deleting": [{"topic_id": T_TEXT, "topic": "t"}],
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "kind", "fields"), SHARE_GROUP_RECORDS)
+def test_records_of_share_groups_are_decoded(
+    key: sg.ShareKey, value: sg.ShareValue, kind: str, fields: dict[str, object]
+) -> None:
+    row = decode_internal("__consumer_offsets", sg.encode_key(key), sg.encode_value(value))
+    assert row is not None
+    assert json.loads(json.dumps(row)) == row
+    assert {name: row.get(name) for name in ("kind", "group", *fields)} == {"kind": kind, "group": "g", **fields}
+    broken = decode_internal("__consumer_offsets", sg.encode_key(key), b"\0\0")
+    assert broken is not None
+    assert "unknown" in broken
 
 
 @pytest.mark.parametrize(("key", "value", "kind", "fields"), CONSUMER_GROUP_RECORDS)

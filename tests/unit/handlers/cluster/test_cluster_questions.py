@@ -68,6 +68,7 @@ class TestApiVersions:
             assert [(f.name, f.min_version, f.max_version) for f in answer.supported_features] == [
                 *[("group.version", 0, 1)][: version >= 4],
                 ("metadata.version", 7, 33),
+                *[("share.version", 0, 2)][: version >= 4],
                 *[("transaction.version", 0, 2)][: version >= 4],
             ], "before version 4 clients do not know ranges that begin at 0"
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from oncelog.base.ids import TopicId, TopicName, TopicPartition
 from oncelog.records.batch import iter_headers
 from oncelog.records.errors import CorruptBatch
-from oncelog.records.internal import consumer_group_records
+from oncelog.records.internal import consumer_group_records, group_arrays
 from oncelog.records.internal.consumer_group_records import (
     ConsumerGroupKey,
     CurrentMemberKey,
@@ -125,7 +125,7 @@ def test_what_is_not_known_is_said_to_be_unknown() -> None:
     assert isinstance(decode_key(b"\x00"), Unknown)
     assert decode_key(b"\x00\x03\x00\x01g") == ConsumerGroupKey("g")
     assert isinstance(decode_key(b"\x00\x05\x00\x01g"), Unknown)
-    for version in (-1, 9, 15, 21, 32767):
+    for version in (-1, 9, 17, 21, 32767):
         assert decode_key(version.to_bytes(2, "big", signed=True) + b"\x00\x01g") == Unknown(
             version, f"key of version {version}"
         )
@@ -282,10 +282,11 @@ def test_topics_of_few_partitions_are_written_and_read_as_those_of_many(
     key = (CurrentMemberKey if value is CurrentMemberValue else TargetMemberKey)("g", "m")
     data = consumer_group_records.encode_value(written)
     assert consumer_group_records.decode_value(key, data) == written
-    for layouts in ("_TARGETS", "_ASSIGNMENTS"):
-        monkeypatch.setattr(consumer_group_records, layouts, [])
+    monkeypatch.setattr(group_arrays, "_TARGETS", [])
+    monkeypatch.setattr(consumer_group_records, "_ASSIGNMENTS", [])
     assert consumer_group_records.decode_value(key, data) == written
-    monkeypatch.setattr(consumer_group_records, "_FEW", -1)
+    monkeypatch.setattr(group_arrays, "FEW", -1)
+    monkeypatch.setattr(consumer_group_records, "FEW", -1)
     assert consumer_group_records.encode_value(written) == data
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from oncelog.core.groups.classic.states import GroupState
 from oncelog.core.groups.consumer.group import ConsumerGroupState
+from oncelog.core.groups.share.group import ShareGroupState
 from oncelog.runtime.metrics.broker_metrics import GROUP_STATES
 
 
 def test_every_state_but_dead_has_a_series() -> None:
-    assert {protocol: {*states, "Dead"} for protocol, states in GROUP_STATES.items()} == {
-        "classic": {state.value for state in GroupState},
-        "consumer": {state.value for state in ConsumerGroupState},
+    assert {protocol: {*states} for protocol, states in GROUP_STATES.items()} == {
+        "classic": {state.value for state in GroupState} - {"Dead"},
+        "consumer": {state.value for state in ConsumerGroupState} - {"Dead"},
+        "share": {state.value for state in ShareGroupState},
     }

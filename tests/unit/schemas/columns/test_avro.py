@@ -215,9 +215,9 @@ NODE = record(
 @pytest.mark.parametrize(
     ("inner", "reason"),
     [
-        (b"\x02\xff\0\0" + bytes(9), "UnicodeDecodeError"),
-        (b"\0\x08\0" + bytes(9), "IndexError"),
-        (b"\0\0\xfe\xff\xff\xff\x0f" + bytes(9), "OverflowError"),
+        (b"\x02\xff\0\0" + bytes(9), "a value within itself is not readable: UnicodeDecodeError"),
+        (b"\0\x08\0" + bytes(9), "an enum has no such symbol"),
+        (b"\0\0\xfe\xff\xff\xff\x0f" + bytes(9), "a value within itself is not readable: OverflowError"),
     ],
 )
 def test_bad_value_within_itself_is_damage_of_its_record_alone(inner: bytes, reason: str) -> None:
@@ -225,7 +225,7 @@ def test_bad_value_within_itself_is_damage_of_its_record_alone(inner: bytes, rea
     decoded = decode(NODE, head + inner, head + bytes(12))
     bad, good = reasons(decoded)
     assert bad is not None
-    assert f"a value within itself is not readable: {reason}" in bad
+    assert reason in bad
     assert good is None
     assert decoded.values.to_pylist()[0] is None
 

@@ -260,6 +260,45 @@ def test_markers_without_a_coordinators_record(scenario: Scenario) -> None:
     assert "no coordinator knows producer 55" in findings[1].text
 
 
+def committed_thrice(scenario: Scenario, *, repeated_at: int) -> int:
+    """Three commits of epoch 0, as before Transactions V2; the marker of one is written again. The last marker."""
+    log, marker = scenario.logs[0], -1
+    for number in range(3):
+        log.data(epoch=0, sequence=2 * number)
+        marker = log.marker(epoch=0)
+        for status, places in ((ONGOING, "t-0"), (PREPARE_COMMIT, "t-0"), (COMPLETE_COMMIT, "")):
+            scenario.coordinator.state(epoch=0, status=status, places=places, version=0, at=marker)
+        if number == repeated_at:
+            log.marker(epoch=0)
+    return marker
+
+
+@pytest.mark.parametrize("repeated_at", range(3))
+def test_a_marker_that_was_written_twice_takes_no_later_decision(scenario: Scenario, repeated_at: int) -> None:
+    committed_thrice(scenario, repeated_at=repeated_at)
+    assert scenario.findings() == []
+
+
+def test_a_marker_without_a_decision_behind_one_that_was_written_twice(scenario: Scenario) -> None:
+    committed_thrice(scenario, repeated_at=0)
+    log = scenario.logs[0]
+    log.data(epoch=0, sequence=6)
+    stray = log.marker(epoch=0)
+    findings = scenario.findings()
+    assert [(finding.kind, finding.offset) for finding in findings] == [("stray-marker", stray)]
+
+
+def test_a_partition_without_data_whose_decision_is_later_by_its_coordinators_clock(scenario: Scenario) -> None:
+    log = scenario.logs[0]
+    log.data(epoch=0)
+    first = log.marker(epoch=0)
+    empty = log.marker(epoch=0)
+    for at in (first, empty + 1):
+        for status, places in ((ONGOING, "t-0"), (PREPARE_COMMIT, "t-0"), (COMPLETE_COMMIT, "")):
+            scenario.coordinator.state(epoch=0, status=status, places=places, version=0, at=at)
+    assert scenario.findings() == []
+
+
 def test_an_expired_transactional_id_explains_old_markers_of_unknown_producers(scenario: Scenario) -> None:
     scenario.transactions(1)
     scenario.logs[1].transaction(pid=55, epoch=0)

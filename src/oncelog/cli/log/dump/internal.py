@@ -1,26 +1,28 @@
-"""Records of the internal topics, decoded: ``__consumer_offsets`` and ``__transaction_state``.
+"""Records of the internal topics, decoded: ``__consumer_offsets``, ``__transaction_state``, ``__share_group_state``.
 
-Unreadable records become ``{"unknown": …}`` with the version and the reason. Of share and streams groups (KIP-932,
-KIP-1071) only keys are read: values have a schema for each kind.
+Unreadable records become ``{"unknown": …}`` with the version and the reason. Of streams groups (KIP-1071) only keys are
+read: values have a schema for each kind.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from oncelog.base.ids import (
     CONSUMER_OFFSETS,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_TOPIC_ID,
+    SHARE_GROUP_STATE,
     TRANSACTION_STATE,
     TopicId,
     uuid_text,
 )
 from oncelog.base.notation.json_values import to_json
+from oncelog.cli.log.dump.share_states import share_state_record
 from oncelog.records.errors import CorruptBatch
-from oncelog.records.internal import consumer_group_records, transaction_records
+from oncelog.records.internal import consumer_group_records, share_group_records, transaction_records
 from oncelog.records.internal.consumer_group_records import ClassicMemberValue
 from oncelog.records.internal.consumer_protocol import decode_assignment, decode_subscription
 from oncelog.records.internal.group_records import (
@@ -33,7 +35,9 @@ from oncelog.records.internal.group_records import (
     decode_offset_commit_value,
 )
 from oncelog.records.internal.primitives import Reader
+from oncelog.records.internal.share_group_records import NamedPartitions, ShareKey
 
+_KEY_VERSIONS: Final[Mapping[type, int]] = consumer_group_records.KEY_VERSIONS | share_group_records.KEY_VERSIONS
 _TAGGED: Final = {
     "previous_producer_id": NO_PRODUCER_ID,
     "next_producer_id": NO_PRODUCER_ID,
@@ -49,6 +53,8 @@ def decode_internal(topic: str, key: bytes | None, value: bytes | None) -> dict[
         return _group_record(key, value)
     if topic == TRANSACTION_STATE:
         return _transaction_record(key, value)
+    if topic == SHARE_GROUP_STATE:
+        return share_state_record(key, value)
     return None
 
 
@@ -91,7 +97,7 @@ def _group_record(key: bytes | None, value: bytes | None) -> dict[str, Any]:
     if isinstance(about, Unknown):
         newer = _newer_group_record(about.version, key, value)
         return {"kind": "unknown", "unknown": about.reason} if newer is None else newer
-    return _consumer_group_record(about, value)
+    return _newer_record(about, value)
 
 
 def _member(member: MemberMetadata, protocol_type: str) -> dict[str, Any]:
@@ -113,16 +119,19 @@ def _member(member: MemberMetadata, protocol_type: str) -> dict[str, Any]:
     return row
 
 
-def _consumer_group_record(key: consumer_group_records.Key, value: bytes | None) -> dict[str, Any]:
-    """A record of a group of the consumer protocol (KIP-848)."""
-    kind, further = _KINDS[consumer_group_records.KEY_VERSIONS[type(key)]]
+def _newer_record(key: consumer_group_records.Key | ShareKey, value: bytes | None) -> dict[str, Any]:
+    """A record of a group of the consumer protocol (KIP-848) or of a share group (KIP-932)."""
+    kind, further = _KINDS[_KEY_VERSIONS[type(key)]]
     row: dict[str, Any] = {"kind": kind, "group": key.group}
     if further is not None:
         row[further] = key[-1]
     if value is None:
         return {**row, "deleted": True}
     try:
-        decoded = consumer_group_records.decode_value(key, value)
+        if isinstance(key, ShareKey):
+            decoded: NamedTuple | None = share_group_records.decode_value(key, value)
+        else:
+            decoded = consumer_group_records.decode_value(key, value)
     except CorruptBatch as error:
         return {**row, "value_bytes": len(value), "unknown": str(error)}
     if decoded is None:
@@ -155,6 +164,13 @@ def _partitions(assignment: Mapping[TopicId, Sequence[int] | Mapping[int, int]])
     ]
 
 
+def _named_partitions(topics: Mapping[TopicId, NamedPartitions]) -> list[dict[str, Any]]:
+    return [
+        {"topic_id": uuid_text(topic), "topic": named.name, "partitions": list(named.partitions)}
+        for topic, named in topics.items()
+    ]
+
+
 def _member_state(code: int) -> str:
     from oncelog.core.groups.consumer.member import MemberState
 
@@ -167,6 +183,9 @@ _FIELDS: Final[dict[str, Callable[[Any], Any]]] = {
     "assigned": _partitions,
     "pending_revocation": _partitions,
     "state": _member_state,
+    "initializing": _named_partitions,
+    "initialized": _named_partitions,
+    "deleting": lambda topics: [{"topic_id": uuid_text(topic), "topic": name} for topic, name in topics.items()],
 }
 """Fields of values with a form of their own in JSON."""
 

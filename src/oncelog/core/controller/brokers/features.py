@@ -28,9 +28,13 @@ TRANSACTION_VERSION: Final = "transaction.version"
 GROUP_VERSION: Final = "group.version"
 """1: groups may use the consumer protocol (KIP-848)."""
 
+SHARE_VERSION: Final = "share.version"
+"""1: there are share groups (KIP-932); 2: they have dead letters (KIP-1191)."""
+
 SUPPORTED_FEATURES: Final = {
     GROUP_VERSION: FeatureRange(0, 1),
     METADATA_VERSION: FeatureRange(7, 33),
+    SHARE_VERSION: FeatureRange(0, 2),
     TRANSACTION_VERSION: FeatureRange(0, 2),
 }
 
@@ -38,7 +42,7 @@ _EARLIER_FEATURES: Final = {name: SUPPORTED_FEATURES[name] for name in (METADATA
 """Features of brokers whose registrations name none."""
 _DISABLED: Final = FeatureRange(0, 0)
 
-INITIAL_FEATURES: Final = {GROUP_VERSION: 1, METADATA_VERSION: 33, TRANSACTION_VERSION: 2}
+INITIAL_FEATURES: Final = {GROUP_VERSION: 1, METADATA_VERSION: 33, SHARE_VERSION: 2, TRANSACTION_VERSION: 2}
 """The levels of a new cluster. An existing one keeps its own until they are updated."""
 
 

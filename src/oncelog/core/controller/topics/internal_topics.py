@@ -2,7 +2,7 @@
 
 A cluster starts with one broker and internal topics with one replica. Unless the operator has configured a number, they
 grow to Apache Kafka's default of three by ordinary reassignments. The transaction log then also gets its default
-min.insync.replicas.
+min.insync.replicas, and so does the log of share groups' state.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from oncelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, BrokerId, TopicName
+from oncelog.base.ids import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, BrokerId, TopicName
 from oncelog.base.tree import Operation
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.controller.commits import COMMIT_BYTES, commits_of
@@ -24,8 +24,12 @@ from oncelog.core.controller.resources import MIN_INSYNC_REPLICAS, ConfigResourc
 REPLICATION_FACTOR_KEYS: Final[Mapping[TopicName, str]] = {
     CONSUMER_OFFSETS: "offsets.topic.replication.factor",
     TRANSACTION_STATE: "transaction.state.log.replication.factor",
+    SHARE_GROUP_STATE: "share.coordinator.state.topic.replication.factor",
 }
-MIN_ISR_KEY: Final = "transaction.state.log.min.isr"
+MIN_ISR_KEYS: Final[Mapping[TopicName, str]] = {
+    TRANSACTION_STATE: "transaction.state.log.min.isr",
+    SHARE_GROUP_STATE: "share.coordinator.state.topic.min.isr",
+}
 
 
 def replication_factor(image: ClusterImage, config: BrokerConfig, topic: TopicName) -> int:
@@ -35,9 +39,10 @@ def replication_factor(image: ClusterImage, config: BrokerConfig, topic: TopicNa
     return factor if config.is_set(key) else min(factor, max(1, _live_broker_count(image)))
 
 
-def transaction_log_min_isr(image: ClusterImage, config: BrokerConfig) -> int:
-    """``min.insync.replicas`` of a new transaction log."""
-    return int(config.get(MIN_ISR_KEY)) if config.is_set(MIN_ISR_KEY) or _live_broker_count(image) > 1 else 1
+def min_isr(image: ClusterImage, config: BrokerConfig, topic: TopicName) -> int:
+    """``min.insync.replicas`` of a new internal topic that has a default of its own."""
+    key = MIN_ISR_KEYS[topic]
+    return int(config.get(key)) if config.is_set(key) or _live_broker_count(image) > 1 else 1
 
 
 def grow(image: ClusterImage, config: BrokerConfig, limit_bytes: int = COMMIT_BYTES) -> list[list[Operation]]:
@@ -52,8 +57,8 @@ def grow(image: ClusterImage, config: BrokerConfig, limit_bytes: int = COMMIT_BY
     rights = [*controller_check(image), *topics_check(image)]
     commits = commits_of(image, changes, rights, limit_bytes)
     # Only once no replica is missing: before, acks=all would fail.
-    min_isr = _grown_min_isr(image, config)
-    return commits if min_isr is None or commits else [[*rights, min_isr]]
+    grown_min_isrs = [operation for name in MIN_ISR_KEYS for operation in _grown_min_isr(image, config, name)]
+    return commits if commits or not grown_min_isrs else [[*rights, *grown_min_isrs]]
 
 
 def _grown(image: ClusterImage, topic: TopicImage, factor: int) -> dict[int, PartitionImage]:
@@ -72,18 +77,18 @@ def _grown(image: ClusterImage, topic: TopicImage, factor: int) -> dict[int, Par
     return grown
 
 
-def _grown_min_isr(image: ClusterImage, config: BrokerConfig) -> Operation | None:
-    """Raises the transaction log's min.insync.replicas after its growth from one broker."""
-    topic = image.topics.get(TRANSACTION_STATE)
-    min_isr = int(config.get(MIN_ISR_KEY))
-    if topic is None or topic.configs.get(MIN_INSYNC_REPLICAS) != "1" or min_isr == 1:
-        return None
+def _grown_min_isr(image: ClusterImage, config: BrokerConfig, name: TopicName) -> list[Operation]:
+    """Raises an internal topic's min.insync.replicas after its growth from one broker."""
+    topic = image.topics.get(name)
+    required = int(config.get(MIN_ISR_KEYS[name]))
+    if topic is None or topic.configs.get(MIN_INSYNC_REPLICAS) != "1" or required == 1:
+        return []
     if any(
-        len(partition.replicas) <= min_isr or partition.adding or partition.removing for partition in topic.partitions
+        len(partition.replicas) <= required or partition.adding or partition.removing for partition in topic.partitions
     ):
-        return None
+        return []
     now = current(image, Resource(ConfigResourceType.TOPIC, topic.name))
-    return write_configs(now, {**now.configs, MIN_INSYNC_REPLICAS: str(min_isr)})
+    return [write_configs(now, {**now.configs, MIN_INSYNC_REPLICAS: str(required)})]
 
 
 def _live_broker_count(image: ClusterImage) -> int:

@@ -89,7 +89,7 @@ def decide_leave(
     if group is None:
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
     if not isinstance(group, ConsumerGroup):
-        raise _not_consumer(request)
+        raise not_consumer(request)
     decision = HeartbeatDecision(HeartbeatAnswer(request.member_id, request.epoch))
     if request.instance_id is None:
         member = known_member(group, request.member_id)
@@ -118,7 +118,7 @@ def _consumer_group(
     if request.epoch != JOINING_EPOCH:
         if group is None:
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {request.group_id} not found.")
-        raise _not_consumer(request)
+        raise not_consumer(request)
     if group is None:
         return ConsumerGroup(request.group_id)
     if group.state is GroupState.EMPTY:
@@ -127,7 +127,7 @@ def _consumer_group(
     return upgrade(group, topics, limits, decision)
 
 
-def _not_consumer(request: ConsumerHeartbeat) -> Refused:
+def not_consumer(request: ConsumerHeartbeat) -> Refused:
     return Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
 
 

@@ -13,6 +13,7 @@ from oncelog.node.brokers.messages import (
     AwaitMarkers,
     BrokerMessages,
     Cancel,
+    ChangeShareState,
     DescribeTransaction,
     FindTransactionalIds,
     Message,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from oncelog.node.brokers.broker_links import BrokerLinks
     from oncelog.node.brokers.requests.batched import QueuedRequests
     from oncelog.node.brokers.requests.listings import AwaitedMarkers
+    from oncelog.node.brokers.requests.share_states import ShareStateRequests
     from oncelog.node.cluster.metadata import Metadata
     from oncelog.node.kernel.deadlines import Deadlines
 
@@ -38,7 +40,7 @@ class BrokerRequests:
         self._metadata = metadata
         self._deadlines = deadlines
         self._senders: dict[type, Sender] = {}
-        self._queues: tuple[QueuedRequests[Any], ...] = ()
+        self._queues: tuple[QueuedRequests[Any] | ShareStateRequests, ...] = ()
         self._has_queued = False
         self._awaited_markers: AwaitedMarkers | None = None
         messages.set_sender(self._send)
@@ -52,6 +54,7 @@ class BrokerRequests:
     def _make_senders(self) -> None:
         from oncelog.node.brokers.requests.batched import MarkerRequests, PartitionRequests, TransactionDescriptions
         from oncelog.node.brokers.requests.listings import AwaitedMarkers, TransactionalIds
+        from oncelog.node.brokers.requests.share_states import ShareStateRequests
 
         links, timeout_ms = self._links, int(self._metadata.config.get("request.timeout.ms"))
         markers = MarkerRequests(links, timeout_ms)
@@ -59,7 +62,8 @@ class BrokerRequests:
         verifying = PartitionRequests(links, LinkPurpose.VERIFICATION, timeout_ms)
         descriptions = TransactionDescriptions(links)
         self._awaited_markers = AwaitedMarkers(links, self._metadata, self._deadlines)
-        self._queues = (markers, adding, verifying, descriptions)
+        share_states = ShareStateRequests(links)
+        self._queues = (markers, adding, verifying, descriptions, share_states)
 
         def send_partitions(broker_id: BrokerId, message: AddPartitions, on_answer: OnAnswer) -> Cancel:
             return (verifying if message.request.verify_only else adding).send(broker_id, message, on_answer)
@@ -70,6 +74,7 @@ class BrokerRequests:
             AwaitMarkers: self._awaited_markers.send,
             DescribeTransaction: descriptions.send,
             FindTransactionalIds: TransactionalIds(links, self._metadata).send,
+            ChangeShareState: share_states.send,
         }
 
     def send_queued(self) -> None:

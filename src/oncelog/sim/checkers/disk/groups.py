@@ -27,6 +27,7 @@ from oncelog.records.internal.group_records import (
     decode_group_metadata_value,
     decode_key,
 )
+from oncelog.records.internal.share_group_records import ShareKey
 from oncelog.sim.checkers.disk.logs import Finding
 from oncelog.sim.checkers.disk.scan import ScannedLog
 
@@ -56,7 +57,8 @@ def _last_records(log: ScannedLog) -> dict[str, list[GroupRecord]]:
     by_group: dict[str, list[GroupRecord]] = {}
     for data, value in last.items():
         key = decode_key(data)
-        if value is not None and not isinstance(key, OffsetCommitKey | Unknown):
+        # Members of a share group have partitions in common, and an altered group may have no epoch.
+        if value is not None and not isinstance(key, OffsetCommitKey | Unknown | ShareKey):
             by_group.setdefault(key.group, []).append((key, value))
     return by_group
 

@@ -1,0 +1,200 @@
+"""A share group (KIP-932), as its records describe it.
+
+The rule of consumer groups: only ``apply`` changes a group, and it accepts records in any order, after any compaction.
+A tombstone of something unknown changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import Enum
+
+from oncelog.base.ids import GroupId, MemberId, TopicId, TopicName
+from oncelog.core.groups.consumer.member import JOINING_EPOCH, Partitions, bytes_of_share
+from oncelog.core.groups.share.member import NOTHING, ShareMember
+from oncelog.core.groups.share.state_topics import StateTopics, TopicPartitions
+from oncelog.records.internal.share_group_records import (
+    NamedPartitions,
+    ShareCurrentMemberKey,
+    ShareCurrentMemberValue,
+    ShareGroupKey,
+    ShareGroupValue,
+    ShareKey,
+    ShareMemberKey,
+    ShareMemberValue,
+    ShareStateTopicsKey,
+    ShareStateTopicsValue,
+    ShareTargetEpochKey,
+    ShareTargetEpochValue,
+    ShareTargetMemberKey,
+    ShareTargetMemberValue,
+    ShareValue,
+)
+
+_FIRST_EPOCH = 1
+
+
+class ShareGroupState(Enum):
+    """The state of a group, by the words that describe it."""
+
+    EMPTY = "Empty"
+    STABLE = "Stable"
+
+
+class ShareGroup:
+    """The persisted state of one group."""
+
+    def __init__(self, group_id: GroupId) -> None:
+        self.group_id = group_id
+        self.epoch = _FIRST_EPOCH
+        self.metadata_hash = 0
+        self.target_epoch = _FIRST_EPOCH
+        self.target_timestamp_ms = 0
+        """When the target assignment was computed; 0: not known, so the next one may be computed at once."""
+        self.members: dict[MemberId, ShareMember] = {}
+        self.target: dict[MemberId, Partitions] = {}
+        self.state_topics: StateTopics | None = None
+        """None: no record names any, other than a record that names no topic."""
+        self.initializing_since_ms: dict[TopicId, int] = {}
+        """When the initialization of a topic's state was last written down, or loaded. Soft."""
+        self.metadata_refresh_epoch: int | None = None
+        """The epoch in which the metadata hash was last compared. Soft: None after loading and new metadata."""
+        self._held_bytes = 0
+        self._has_unassigned: bool | None = None
+        """Cached between records: a steady member asks at each heartbeat."""
+        self._topic_subscribers: Counter[TopicName] = Counter()
+
+    @property
+    def state(self) -> ShareGroupState:
+        return ShareGroupState.STABLE if self.members else ShareGroupState.EMPTY
+
+    def subscribed_topics(
+        self, before: ShareMember | None = None, after: ShareMember | None = None
+    ) -> dict[TopicName, int]:
+        """The number of subscribers of each topic after a member has changed, joined or left."""
+        counts = self._topic_subscribers
+        if _topics_of(before) != _topics_of(after):
+            counts = counts.copy()
+            _count(counts, before, after)
+        return counts
+
+    @property
+    def has_unassigned_partitions(self) -> bool:
+        """True if partitions of subscribed topics have got their state since the last assignment."""
+        if self._has_unassigned is None:
+            self._has_unassigned = self._compare_assignment()
+        return self._has_unassigned
+
+    def _compare_assignment(self) -> bool:
+        state = self.state_topics
+        if not self.members or state is None or not self._topic_subscribers:
+            return False
+        assigned: dict[TopicId, set[int]] = {}
+        for share in self.target.values():
+            for topic, partitions in share.items():
+                assigned.setdefault(topic, set()).update(partitions)
+        return any(
+            TopicName(named.name) in self._topic_subscribers and named.partitions ^ assigned.get(topic, frozenset())
+            for topic, named in state.initialized.items()
+        )
+
+    def size_bytes(self) -> int:
+        """An estimate of the memory that members, their targets, and the names of topics with state hold."""
+        return self._held_bytes
+
+    def apply(self, key: ShareKey, value: ShareValue | None) -> None:
+        """Take over one record; None is a tombstone."""
+        self._has_unassigned = None
+        match key, value:
+            case ShareGroupKey(), ShareGroupValue():
+                self.epoch, self.metadata_hash = value
+            case ShareGroupKey(), None:
+                self.epoch, self.metadata_hash = _FIRST_EPOCH, 0
+            case ShareTargetEpochKey(), ShareTargetEpochValue():
+                self.target_epoch, self.target_timestamp_ms = value
+            case ShareTargetEpochKey(), None:
+                self.target_epoch, self.target_timestamp_ms = _FIRST_EPOCH, 0
+            case ShareTargetMemberKey(), ShareTargetMemberValue():
+                share = {topic: frozenset(partitions) for topic, partitions in value.partitions.items()}
+                self._set_target(MemberId(key.member), share)
+            case ShareTargetMemberKey(), None:
+                self._set_target(MemberId(key.member), None)
+            case ShareMemberKey(), ShareMemberValue():
+                self._subscribe(MemberId(key.member), value)
+            case ShareMemberKey(), None:
+                self._set_member(MemberId(key.member), None)
+            case ShareCurrentMemberKey(), ShareCurrentMemberValue():
+                self._assign(MemberId(key.member), value)
+            case ShareCurrentMemberKey(), None:
+                self._unassign(MemberId(key.member))
+            case ShareStateTopicsKey(), ShareStateTopicsValue():
+                initializing, initialized = (
+                    {topic: _partitions_of(named) for topic, named in topics.items()}
+                    for topics in (value.initializing, value.initialized)
+                )
+                self._set_state_topics(StateTopics(initializing, initialized, frozenset(value.deleting)))
+            case ShareStateTopicsKey(), None:
+                self._set_state_topics(None)
+
+    def _set_target(self, member_id: MemberId, share: Partitions | None) -> None:
+        self._held_bytes -= bytes_of_share(self.target.get(member_id, NOTHING))
+        if share is None:
+            self.target.pop(member_id, None)
+        else:
+            self.target[member_id] = share
+            self._held_bytes += bytes_of_share(share)
+
+    def _set_state_topics(self, state: StateTopics | None) -> None:
+        for topics, sign in ((self.state_topics, -1), (state, 1)):
+            self._held_bytes += 0 if topics is None else sign * topics.size_bytes()
+        self.state_topics = state
+
+    def _set_member(self, member_id: MemberId, member: ShareMember | None) -> None:
+        before = self.members.pop(member_id, None) if member is None else self.members.get(member_id)
+        if member is not None:
+            self.members[member_id] = member
+        for value, sign in ((before, -1), (member, 1)):
+            self._held_bytes += 0 if value is None else sign * value.size_bytes()
+        _count(self._topic_subscribers, before, member)
+
+    def _subscribe(self, member_id: MemberId, value: ShareMemberValue) -> None:
+        member = (self.members.get(member_id) or ShareMember(member_id))._replace(
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            topics=frozenset(map(TopicName, value.topics)),
+        )
+        self._set_member(member_id, member)
+
+    def _assign(self, member_id: MemberId, value: ShareCurrentMemberValue) -> None:
+        member = (self.members.get(member_id) or ShareMember(member_id))._replace(
+            epoch=value.epoch,
+            previous_epoch=value.previous_epoch,
+            state=value.state,
+            assigned={topic: frozenset(partitions) for topic, partitions in value.assigned.items()},
+        )
+        self._set_member(member_id, member)
+
+    def _unassign(self, member_id: MemberId) -> None:
+        member = self.members.get(member_id)
+        if member is not None:
+            fresh = member._replace(epoch=JOINING_EPOCH, previous_epoch=-1, assigned=NOTHING)
+            self._set_member(member_id, fresh)
+
+
+def _partitions_of(named: NamedPartitions) -> TopicPartitions:
+    return TopicPartitions(named.name, frozenset(named.partitions))
+
+
+def _count(counts: Counter[TopicName], before: ShareMember | None, after: ShareMember | None) -> None:
+    names_before, names_after = _topics_of(before), _topics_of(after)
+    # At once: a member may name 100,000 topics.
+    counts.update(names_after - names_before)
+    for name in names_before - names_after:
+        counts[name] -= 1
+        if not counts[name]:
+            del counts[name]
+
+
+def _topics_of(member: ShareMember | None) -> frozenset[TopicName]:
+    return frozenset() if member is None else member.topics

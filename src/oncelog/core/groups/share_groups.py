@@ -1,0 +1,234 @@
+"""The share groups of a shard (KIP-932): carries out the decisions of ``share``.
+
+As with consumer groups, a decision changes nothing: its records are appended and applied, then its follow-up restarts
+the session. What the share coordinator has to do comes with the reply; its outcome is another decision.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import GroupId, MemberId, Offset, TopicId, TopicName
+from oncelog.core.groups.any_group import AnyGroup
+from oncelog.core.groups.classic.group import ClassicGroup
+from oncelog.core.groups.classic.rebalance import Rebalance, TimerKey, TimerKind, Timers
+from oncelog.core.groups.consumer.group import Topics
+from oncelog.core.groups.consumer.member import Partitions
+from oncelog.core.groups.consumer.settings import Refused
+from oncelog.core.groups.member_quota import MemberQuota
+from oncelog.core.groups.model import SHARE_PROTOCOL, GroupDecision, UndoExpiry
+from oncelog.core.groups.share import offsets, records
+from oncelog.core.groups.share.decision import PartitionState, ShareDecision, ShareHeartbeatAnswer
+from oncelog.core.groups.share.group import ShareGroup
+from oncelog.core.groups.share.heartbeat import ShareHeartbeat, decide_heartbeat, decide_leave, remove_member
+from oncelog.core.groups.share.records import ShareRecord
+from oncelog.core.groups.share.settings import ShareGroupSettings
+from oncelog.core.groups.share.state_topics import PARTITION_BYTES
+from oncelog.core.groups.views import ShareGroupDescription, share_description
+from oncelog.records.internal.share_group_records import (
+    ShareGroupKey,
+    ShareKey,
+    ShareMemberKey,
+    ShareStateTopicsKey,
+    ShareValue,
+)
+
+
+class ShareHeartbeatReply(NamedTuple):
+    """The reply to ShareGroupHeartbeat: an error, or an answer."""
+
+    error_code: ErrorCode
+    message: str | None = None
+    answer: ShareHeartbeatAnswer | None = None
+    heartbeat_interval_ms: int = 0
+    to_initialize: Sequence[PartitionState] = ()
+
+
+class OffsetsReply(NamedTuple):
+    """The reply to the first part of a change of offsets: an error for all, or what the share coordinator has to do."""
+
+    error_code: ErrorCode
+    message: str | None = None
+    states: Sequence[PartitionState] = ()
+    topics: Sequence[offsets.TopicResult] = ()
+
+
+class ShareGroups:
+    """The share groups among the ``groups`` of a shard."""
+
+    def __init__(
+        self,
+        groups: dict[GroupId, AnyGroup],
+        timers: Timers,
+        rebalance: Rebalance,
+        quota: MemberQuota,
+        settings_of: Callable[[GroupId], ShareGroupSettings],
+        newest_topics: Callable[[], Topics],
+        rebalances: Counter[str],
+    ) -> None:
+        """``newest_topics`` returns the topics, and lets each group compare its own after a change."""
+        self._groups = groups
+        self._timers = timers
+        self._rebalance = rebalance
+        self._quota = quota
+        self._settings_of = settings_of
+        self._newest_topics = newest_topics
+        self._rebalances = rebalances
+
+    def heartbeat(self, request: ShareHeartbeat, now_ms: int) -> GroupDecision:
+        """Replies ShareHeartbeatReply."""
+        if not self._quota.admits_heartbeat(request, now_ms):
+            return GroupDecision(reply=ShareHeartbeatReply(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        group, topics = self._groups.get(request.group_id), self._newest_topics()
+        settings = self._settings_of(request.group_id)
+        try:
+            if request.epoch < 0:
+                decision = decide_leave(group, request, topics)
+            else:
+                decision = decide_heartbeat(group, request, topics, settings, now_ms)
+        except Refused as refused:
+            return GroupDecision(reply=ShareHeartbeatReply(refused.code, str(refused)), waits_for_pending=True)
+        interval_ms = 0 if request.epoch < 0 else settings.heartbeat_interval_ms
+        reply = ShareHeartbeatReply(ErrorCode.NONE, None, decision.answer, interval_ms, decision.to_initialize)
+        return self._group_decision(decision, reply)
+
+    def alter_offsets(
+        self, group_id: GroupId, starts: Mapping[TopicName, Mapping[int, Offset]], now_ms: int
+    ) -> GroupDecision:
+        """Replies OffsetsReply; ``initialized`` takes what the share coordinator has done."""
+        size = sum(len(name) + PARTITION_BYTES * len(partitions) for name, partitions in starts.items())
+        if not self._quota.admits(size, now_ms):
+            return GroupDecision(reply=OffsetsReply(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return self._offsets_decision(
+            lambda: offsets.decide_alter(self._groups.get(group_id), group_id, starts, self._newest_topics())
+        )
+
+    def delete_offsets(self, group_id: GroupId, names: Iterable[TopicName]) -> GroupDecision:
+        """Replies OffsetsReply; ``deleted`` takes what the share coordinator has done."""
+        return self._offsets_decision(
+            lambda: offsets.decide_delete(self._groups.get(group_id), group_id, names, self._newest_topics())
+        )
+
+    def begin_group_deletion(self, group_id: GroupId) -> GroupDecision:
+        """Replies OffsetsReply. The group itself is deleted once its states are."""
+        return self._offsets_decision(
+            lambda: offsets.decide_group_deletion(self._groups.get(group_id), group_id, self._newest_topics())
+        )
+
+    def describe(self, group_id: GroupId) -> ShareGroupDescription | str:
+        """The group, or the reason why there is no share group with the id."""
+        return share_description(group_id, self._groups.get(group_id))
+
+    def partitions(self, group_id: GroupId) -> Partitions:
+        """The partitions of a share group that have share state; none if there is no such group."""
+        group = self._groups.get(group_id)
+        state = group.state_topics if isinstance(group, ShareGroup) else None
+        return {} if state is None else state.partitions()
+
+    def initialized(self, group_id: GroupId, done: Partitions, failed: Partitions) -> GroupDecision:
+        """Replies an ErrorCode."""
+        group = self._groups.get(group_id)
+        decided = offsets.decide_initialized(group, group_id, done, failed, self._newest_topics())
+        return self._group_decision(ShareDecision(group_id, records=decided), ErrorCode.NONE)
+
+    def deleted(self, group_id: GroupId, topics: Sequence[TopicId]) -> GroupDecision:
+        """Replies an ErrorCode."""
+        decided = offsets.decide_deleted(self._groups.get(group_id), group_id, topics, self._newest_topics())
+        return self._group_decision(ShareDecision(group_id, records=decided), ErrorCode.NONE)
+
+    def topics_deleted(self, names: Iterable[TopicName]) -> GroupDecision:
+        """Drop deleted topics from all groups. No reply."""
+        topics, gone = self._newest_topics(), frozenset(names)
+        decided: list[ShareRecord] = []
+        changed = []
+        for group in self._groups.values():
+            if isinstance(group, ShareGroup) and (drop := offsets.decide_topics_gone(group, gone, topics)):
+                decided += drop
+                changed.append(group)
+
+        def follow_up(now_ms: int) -> None:
+            for group in changed:
+                _restart_initialization(group, now_ms)
+
+        return GroupDecision([records.encode(record) for record in decided], follow_up=follow_up)
+
+    def expired(self, group: ShareGroup, key: TimerKey) -> GroupDecision:
+        """A member's session has ended; a deadline that a classic group left behind is none of this group's."""
+        member = group.members.get(MemberId(key.member_id))
+        if key.kind is not TimerKind.MEMBER_SESSION or member is None:
+            return GroupDecision()
+        out = self._group_decision(remove_member(group, member, self._newest_topics()), None)
+        out.undo = UndoExpiry(group.group_id, member.member_id, key.kind)
+        return out
+
+    def apply(self, key: ShareKey, value: ShareValue | None) -> None:
+        """Apply one record, in any order: a value makes a share group of whatever the group was before."""
+        group_id = GroupId(key.group)
+        group = self._groups.get(group_id)
+        if value is not None and not isinstance(group, ShareGroup):
+            if isinstance(group, ClassicGroup):
+                self._rebalance.forget(group)
+            group = self._groups[group_id] = ShareGroup(group_id)
+        if not isinstance(group, ShareGroup):
+            return
+        group.apply(key, value)
+        if value is None and isinstance(key, ShareMemberKey):
+            self._timers.cancel(_session(group_id, MemberId(key.member)))
+        elif value is None and isinstance(key, ShareGroupKey):
+            self.forget(group)
+            del self._groups[group_id]
+
+    def forget(self, group: ShareGroup) -> None:
+        """Cancel the timers of a group that ends."""
+        for member_id in group.members:
+            self._timers.cancel(_session(group.group_id, member_id))
+
+    def start_timers(self, group: ShareGroup, now_ms: int) -> None:
+        """Start what a loaded group waits for."""
+        timeout_ms = self._settings_of(group.group_id).session_timeout_ms
+        for member_id in group.members:
+            self._timers.schedule(_session(group.group_id, member_id), now_ms + timeout_ms)
+        _restart_initialization(group, now_ms)
+
+    def _offsets_decision(self, decide: Callable[[], offsets.OffsetsDecision]) -> GroupDecision:
+        try:
+            decision = decide()
+        except Refused as refused:
+            return GroupDecision(reply=OffsetsReply(refused.code, str(refused)), waits_for_pending=True)
+        reply = OffsetsReply(ErrorCode.NONE, None, decision.states, decision.topics)
+        return self._group_decision(ShareDecision(decision.group_id, records=decision.records), reply)
+
+    def _group_decision(self, decision: ShareDecision, reply: object) -> GroupDecision:
+        group_id = decision.group_id
+        before = self._groups.get(group_id)
+        epoch = before.epoch if isinstance(before, ShareGroup) else 0
+        has_state_record = any(isinstance(key, ShareStateTopicsKey) for key, _ in decision.records)
+
+        def follow_up(now_ms: int) -> None:
+            group = self._groups.get(group_id)
+            if not isinstance(group, ShareGroup):
+                return
+            if group.epoch > epoch:
+                self._rebalances[SHARE_PROTOCOL] += 1
+            if has_state_record:
+                _restart_initialization(group, now_ms)
+            if decision.session_of is not None:
+                timeout_ms = self._settings_of(group_id).session_timeout_ms
+                self._timers.schedule(_session(group_id, decision.session_of), now_ms + timeout_ms)
+
+        return GroupDecision(
+            [records.encode(record) for record in decision.records], reply, waits_for_pending=True, follow_up=follow_up
+        )
+
+
+def _session(group_id: GroupId, member_id: MemberId) -> TimerKey:
+    return TimerKey(TimerKind.MEMBER_SESSION, group_id, member_id)
+
+
+def _restart_initialization(group: ShareGroup, now_ms: int) -> None:
+    """Give the share coordinator the full time for every topic, as Apache Kafka does with each record."""
+    initializing = () if group.state_topics is None else group.state_topics.initializing
+    group.initializing_since_ms = dict.fromkeys(initializing, now_ms)

@@ -1,0 +1,1 @@
+"""Share groups (KIP-932): the leader's delivery state of a share partition."""

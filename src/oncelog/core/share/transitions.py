@@ -1,0 +1,179 @@
+"""Changes of acquired records that are being written, and what becomes of them when the write has ended.
+
+An acknowledgement or a release shows at once: the records cannot be acquired, acknowledged again or passed by the start
+offset until the write ends. If it fails they are acquired as before, or free if their lock has expired meanwhile. The
+end of a lock, and archiving after a dead letter, hold whether or not their write succeeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from oncelog.base.ids import MemberId, Offset
+from oncelog.core.share.in_flight import InFlightBatch, Run, Transition
+from oncelog.core.share.model import (
+    NO_MEMBER,
+    DeadLetterCause,
+    DeadLetters,
+    RecordState,
+    ShareSettings,
+    ShareState,
+    StateBatch,
+)
+from oncelog.core.share.window import Window
+
+
+class StateWrite:
+    """A change for the share coordinator: ``state`` is for the persister, then :meth:`SharePartition.written`."""
+
+    __slots__ = ("dead_letters", "is_final", "state", "transitions")
+
+    def __init__(
+        self,
+        state: ShareState,
+        transitions: Sequence[Transition],
+        dead_letters: Sequence[DeadLetters],
+        *,
+        is_final: bool,
+    ) -> None:
+        self.state = state
+        self.transitions = transitions
+        self.dead_letters = dead_letters
+        self.is_final = is_final
+        """True if the change holds even if the write fails."""
+
+
+class Changes:
+    """The changes of a call, in order of offsets, to be written together."""
+
+    __slots__ = ("_batches", "_dead_letters", "_settings", "_transitions", "_window")
+
+    def __init__(self, window: Window, settings: ShareSettings) -> None:
+        self._window = window
+        self._settings = settings
+        self._batches: list[StateBatch] = []
+        self._transitions: list[Transition] = []
+        self._dead_letters: list[DeadLetters] = []
+
+    def begin(self, run: Run, state: RecordState) -> None:
+        """Begin the transition of an acquired run."""
+        is_rejected = state is RecordState.ARCHIVING
+        state = self._limited(run, state)
+        run.transition = Transition(
+            run.first_offset, run.last_offset, state, run.member_id, self._settings.max_deliveries
+        )
+        self._transitions.append(run.transition)
+        self._set(run, state, is_rejected=is_rejected)
+
+    def apply(self, run: Run, state: RecordState) -> None:
+        """Change a run, whatever becomes of the write."""
+        self._set(run, self._limited(run, state), is_rejected=False)
+        run.unlock()
+        if run.state is RecordState.AVAILABLE:
+            self._window.may_have_available = True
+
+    def archive(self, run: Run) -> None:
+        """Archive a run whose dead letters are written."""
+        self._set(run, RecordState.ARCHIVED, is_rejected=False)
+
+    def undo(self) -> None:
+        roll_back(self._window, self._transitions)
+
+    def write(self, state_epoch: int, *, is_final: bool = False) -> StateWrite | None:
+        """The write, or None if there is nothing to write."""
+        if not self._batches:
+            return None
+        window = self._window
+        state = ShareState(state_epoch, window.start_offset, window.terminal_count, self._batches)
+        return StateWrite(state, self._transitions, self._dead_letters, is_final=is_final)
+
+    def _limited(self, run: Run, state: RecordState) -> RecordState:
+        """A record that has had its last delivery is not available again."""
+        if state is RecordState.AVAILABLE and run.delivery_count >= self._settings.max_deliveries:
+            return RecordState.ARCHIVING if self._settings.has_dead_letters else RecordState.ARCHIVED
+        return state
+
+    def _set(self, run: Run, state: RecordState, *, is_rejected: bool) -> None:
+        run.state = state
+        run.member_id = NO_MEMBER
+        if state.is_terminal:
+            self._window.terminal_count += run.count_from(self._window.start_offset)
+        batch = StateBatch(run.first_offset, run.last_offset, int(state), run.delivery_count)
+        _append(self._batches, batch)
+        if state is RecordState.ARCHIVING:
+            cause = DeadLetterCause.REJECTED if is_rejected else DeadLetterCause.TOO_MANY_DELIVERIES
+            self._dead_letters.append(DeadLetters(run.first_offset, run.last_offset, run.delivery_count, cause))
+
+
+def _append(batches: list[StateBatch], batch: StateBatch) -> None:
+    if batches:
+        last = batches[-1]
+        if last.last_offset + 1 == batch.first_offset and last[2:] == batch[2:]:
+            batches[-1] = last._replace(last_offset=batch.last_offset)
+            return
+    batches.append(batch)
+
+
+def commit(window: Window, transitions: Iterable[Transition]) -> bool:
+    """End transitions whose write is durable. Returns True if a record became available."""
+    is_available = False
+    for transition in transitions:
+        batch, runs = _changing(window, transition)
+        for run in runs:
+            run.unlock()
+            run.transition = None
+            if run.state is RecordState.AVAILABLE:
+                is_available = window.may_have_available = True
+        batch.join_runs(transition.first_offset, transition.last_offset)
+    return is_available
+
+
+def roll_back(window: Window, transitions: Iterable[Transition]) -> bool:
+    """End transitions whose write has failed. Returns True if a record became available."""
+    is_available = False
+    for transition in transitions:
+        batch, runs = _changing(window, transition, cut_at=window.start_offset)
+        for run in runs:
+            run.transition = None
+            # Else it was archived meanwhile, as the log has lost it.
+            if run.state is transition.state:
+                _roll_back_run(window, run, transition)
+            if run.state is RecordState.AVAILABLE:
+                is_available = window.may_have_available = True
+        batch.join_runs(transition.first_offset, transition.last_offset)
+    return is_available
+
+
+def _roll_back_run(window: Window, run: Run, transition: Transition) -> None:
+    if transition.state.is_terminal:
+        window.terminal_count -= run.count_from(window.start_offset)
+    if run.lock is not None and run.lock.has_expired:
+        _release_expired(window, run, transition)
+    else:
+        run.state, run.member_id = RecordState.ACQUIRED, transition.member_id
+
+
+def _release_expired(window: Window, run: Run, transition: Transition) -> None:
+    run.unlock()
+    # What the log has lost meanwhile cannot be delivered again either.
+    is_done = run.delivery_count >= transition.max_deliveries or run.first_offset < window.start_offset
+    run.state = RecordState.ARCHIVED if is_done else RecordState.AVAILABLE
+    if is_done:
+        window.terminal_count += run.count_from(window.start_offset)
+
+
+def _changing(
+    window: Window, transition: Transition, cut_at: Offset | None = None
+) -> tuple[InFlightBatch, Sequence[Run]]:
+    # A batch with a transition stays in the window.
+    batch = window.floor(transition.first_offset)
+    assert batch is not None
+    if cut_at is not None and transition.first_offset < cut_at <= transition.last_offset:
+        batch.cut(cut_at, transition.last_offset)
+    runs = batch.cut(transition.first_offset, transition.last_offset)
+    return batch, [run for run in runs if run.transition is transition]
+
+
+def holds(run: Run, member_id: MemberId) -> bool:
+    """True if a release of the member's records concerns the run; also those loaded without a holder."""
+    return run.state is RecordState.ACQUIRED and run.member_id in (member_id, NO_MEMBER)

@@ -1,0 +1,79 @@
+"""Share state of a group's partitions, made and deleted by their share coordinators. Not an API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import GroupId, TopicId
+from oncelog.core.share_state.model import DeleteState, InitializeState, ShareKey
+from oncelog.handlers.broker.waits import PersistShareStates, Steps
+from oncelog.handlers.groups.requests import ask
+
+if TYPE_CHECKING:
+    from oncelog.core.groups.share.decision import PartitionState
+
+
+TEXTS: Final = {
+    ErrorCode.UNSUPPORTED_VERSION: "The version of API is not supported.",
+    ErrorCode.INVALID_GROUP_ID: "The group id is invalid.",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "The coordinator is loading and hence can't process requests.",
+    ErrorCode.NOT_COORDINATOR: "This is not the correct coordinator.",
+    ErrorCode.LEADER_NOT_AVAILABLE: "There is no leader for this topic-partition as we are in the middle of a "
+    "leadership election.",
+    ErrorCode.NETWORK_EXCEPTION: "The server disconnected before a response was received.",
+    ErrorCode.REQUEST_TIMED_OUT: "The request timed out.",
+    ErrorCode.FENCED_STATE_EPOCH: "The coordinator rejected the request because the state epoch did not match.",
+    ErrorCode.UNKNOWN_SERVER_ERROR: "The server experienced an unexpected error when processing the request.",
+}
+"""Apache Kafka's texts, which its tools print."""
+
+
+class Outcome(Protocol):
+    """What a share coordinator has done."""
+
+    @property
+    def error_code(self) -> ErrorCode: ...
+
+    @property
+    def message(self) -> str | None: ...
+
+
+def initialize(group_id: GroupId, states: Sequence[PartitionState]) -> Steps[Sequence[Outcome]]:
+    """Make the state of partitions, and tell the group's coordinator. Returns the outcome of each."""
+    outcomes: Sequence[Outcome] = yield PersistShareStates(
+        [
+            InitializeState(ShareKey(group_id, state.topic, state.partition), state.state_epoch, state.start_offset)
+            for state in states
+        ]
+    )
+    succeeded = [outcome.error_code is ErrorCode.NONE for outcome in outcomes]
+    done = _by_topic(state for state, ok in zip(states, succeeded, strict=True) if ok)
+    failed = _by_topic(state for state, ok in zip(states, succeeded, strict=True) if not ok)
+    # An outcome that cannot be stored is found out again: the partitions are still marked as initializing.
+    yield from ask(group_id, lambda shard, token, now_ms: shard.share.initialized(group_id, done, failed), ErrorCode)
+    return outcomes
+
+
+def delete(group_id: GroupId, states: Sequence[PartitionState]) -> Steps[dict[TopicId, ErrorCode]]:
+    """Delete the state of partitions. Returns an error, or NONE, for each topic."""
+    outcomes: Sequence[Outcome] = yield PersistShareStates(
+        [DeleteState(ShareKey(group_id, state.topic, state.partition)) for state in states]
+    )
+    errors: dict[TopicId, ErrorCode] = {}
+    for state, outcome in zip(states, outcomes, strict=True):
+        if errors.get(state.topic, ErrorCode.NONE) is ErrorCode.NONE:
+            errors[state.topic] = outcome.error_code
+    return errors
+
+
+def _by_topic(states: Iterable[PartitionState]) -> dict[TopicId, frozenset[int]]:
+    topics: dict[TopicId, set[int]] = {}
+    for state in states:
+        topics.setdefault(state.topic, set()).add(state.partition)
+    return {topic: frozenset(partitions) for topic, partitions in topics.items()}

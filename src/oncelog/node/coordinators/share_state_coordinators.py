@@ -1,0 +1,137 @@
+"""This broker's share coordinators: shards of ``__share_group_state`` (KIP-932).
+
+Requests come from the leaders of share partitions and from group coordinators: from this broker as messages, from
+others as APIs 83 to 87. A request waits while its shard loads; Apache Kafka has it come again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import partial
+from typing import TYPE_CHECKING
+
+from oncelog.base.ids import SHARE_GROUP_STATE, LeaderEpoch, Offset, TopicId
+from oncelog.core.share_state.model import SETTING_KEYS, ShareStateDecision, ShareStateSettings
+from oncelog.node.brokers.messages import BrokerMessages, Cancel, ChangeShareState, OnAnswer
+from oncelog.node.coordinators.hosted_shards import HostedShard, PendingRequest
+from oncelog.node.coordinators.runner import Coordinators, CoordinatorServices
+
+if TYPE_CHECKING:
+    from oncelog.core.configs.broker import BrokerConfig
+    from oncelog.core.share_state.model import StateRequest
+    from oncelog.core.share_state.shard import ShareStateShard
+    from oncelog.handlers.broker.waits import KeepShareStates
+    from oncelog.node.coordinators.log_batches import ApplyBatch
+    from oncelog.node.kernel.tasks import Task
+
+
+def share_state_settings(config: BrokerConfig) -> ShareStateSettings:
+    return ShareStateSettings(**{field: int(config.get(key)) for field, key in SETTING_KEYS.items()})
+
+
+class ShareStateCoordinators(Coordinators["ShareStateShard", "ShareStateDecision"]):
+    """See ``runner``."""
+
+    topic = SHARE_GROUP_STATE
+    subject = "the state of share partition"
+    remedy = "Lower share.partition.max.record.locks of its group."
+
+    def __init__(self, settings: ShareStateSettings, services: CoordinatorServices, messages: BrokerMessages) -> None:
+        super().__init__(services._replace(append_timeout_ms=settings.write_timeout_ms))
+        self._settings = settings
+        self.write_count = 0
+        """Decisions that wrote records (Kafka's write-total)."""
+        self.pruned_offsets: dict[int, Offset] = {}
+        """Where the log of each partition was pruned last (Kafka's last-pruned-offset)."""
+        messages.set_receiver(ChangeShareState, self._receive)
+
+    def _new_shard(self, partition: int, leader_epoch: LeaderEpoch) -> ShareStateShard:
+        from oncelog.core.share_state.shard import ShareStateShard
+
+        return ShareStateShard(partition, self._settings, self._partition_count_of)
+
+    def _partition_count_of(self, topic_id: TopicId) -> int:
+        topic = self._metadata.image.topic_of_id(topic_id)
+        return 0 if topic is None else len(topic.partitions)
+
+    def _decide(self, shard: ShareStateShard, wait: StateRequest, token: int, now_ms: int) -> ShareStateDecision:
+        return shard.decide(wait, now_ms)
+
+    def _load_wait_ms(self) -> int:
+        return self._settings.write_timeout_ms
+
+    def _replayer(self, shard: ShareStateShard) -> ApplyBatch:
+        from oncelog.node.coordinators.log_batches import share_state_replayer
+
+        return share_state_replayer(shard)
+
+    def _write(self, hosted: HostedShard[ShareStateShard], decision: ShareStateDecision, now_ms: int) -> None:
+        from oncelog.node.coordinators.log_batches import batch_of
+        from oncelog.storage.log.append import append_batch
+
+        log = self._log(hosted)
+        base_offset = log.log_end_offset
+        append_batch(
+            log, batch_of(decision.records, now_ms), now_ms=now_ms, leader_epoch=hosted.leader_epoch, internal=True
+        )
+        for index, (key, value) in enumerate(decision.records):
+            hosted.shard.apply(key, value, Offset(base_offset + index))
+        self.write_count += 1
+
+    def _visible_end_offset(self, hosted: HostedShard[ShareStateShard], decision: ShareStateDecision) -> Offset | None:
+        # Every reply shows the present state, a refusal its epochs.
+        return None if hosted.log is None else hosted.log.log_end_offset
+
+    def _follow_up(self, hosted: HostedShard[ShareStateShard], decision: ShareStateDecision, now_ms: int) -> None:
+        if decision.prune_before is not None:
+            log = self._log(hosted)
+            # The snapshots that make older records redundant have to be durable first.
+            prune = partial(self._prune, hosted, decision.prune_before)
+            self._group_commit.when_durable(log, log.log_end_offset, prune)
+
+    def _prune(self, hosted: HostedShard[ShareStateShard], before: Offset) -> None:
+        log = self._log(hosted)
+        if not hosted.is_led or before <= log.log_start_offset:
+            return
+        try:
+            self._partitions.persist_log_starts({hosted.partition: before})
+        except OSError:
+            return  # the disk's health is watched elsewhere; later snapshots prune more
+        log.raise_log_start(before)
+        self._partitions.readable_changed(hosted.partition)
+        self.pruned_offsets[hosted.shard.partition] = before
+
+    def _resign(self, index: int) -> None:
+        super()._resign(index)
+        self.pruned_offsets.pop(index, None)
+
+    def topics_deleted(self, topics: Collection[TopicId]) -> None:
+        now_ms = self._deadlines.now_ms
+        for hosted in self._hosted.values():
+            if hosted.shard.is_loaded:
+                hosted.shard.topics_deleted(topics)
+                self._carry_out(hosted, ShareStateDecision(), None, now_ms)
+
+    def park(self, task: Task, wait: KeepShareStates) -> None:
+        """Let the requests of one task be decided side by side."""
+        answers: list[object] = [None] * len(wait.requests)
+        missing = set(range(len(wait.requests)))
+
+        def answered(index: int, reply: object) -> None:
+            answers[index] = reply
+            missing.discard(index)
+            if not missing:
+                self._runnable.wake(task, answers)
+
+        requests = [
+            PendingRequest(request.key.coordinator_key, request, partial(answered, index))
+            for index, request in enumerate(wait.requests)
+        ]
+        for pending in requests:
+            self.submit(pending)
+        task.forget = partial(self.forget, requests)
+
+    def _receive(self, message: ChangeShareState, on_answer: OnAnswer) -> Cancel:
+        pending = PendingRequest(message.request.key.coordinator_key, message.request, on_answer)
+        self.submit(pending)
+        return partial(self.forget, [pending])

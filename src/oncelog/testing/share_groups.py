@@ -1,0 +1,82 @@
+"""``broker.share``: what share groups hold in this moment (KIP-932), read from the leaders' memory without a request.
+
+The records of a share partition that are not in its deliveries were never fetched, or their delivery is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from oncelog.core.share.model import InFlightRecords
+    from oncelog.handlers.broker.shares import LedSharePartition
+    from oncelog.runtime.server import Server
+
+
+@dataclass(frozen=True, order=True)
+class Delivery:
+    """Successive records of a partition in one state; both offsets are inclusive."""
+
+    topic: str
+    partition: int
+    group_id: str
+    first_offset: int
+    last_offset: int
+    state: str
+    """``"acquired"`` while a member holds the lock, ``"available"`` to be delivered again, ``"acknowledged"``,
+    ``"archiving"`` while its dead letter is written, or ``"archived"``."""
+    delivery_count: int
+    """Deliveries so far."""
+    member_id: str | None
+    """The holder of the lock."""
+    locked_until_ms: int | None
+    """When the lock expires, in milliseconds of the broker's clock since 1970."""
+
+
+class Brokers(Protocol):
+    """A broker or a cluster."""
+
+    def on_loops(self, work: Callable[[Server], None]) -> None:
+        """Call ``work`` on the loop of each broker that runs, and wait."""
+
+
+class ShareGroups:
+    """See the module."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+
+    def deliveries(self, topic: str | None = None, group_id: str | None = None) -> list[Delivery]:
+        """The records between each share partition's start offset and its last fetched record, in order of topic,
+        partition, group and offset; of one topic or group if they are given."""
+        found: list[Delivery] = []
+
+        def read(server: Server) -> None:
+            for led in server.node.share.partitions.led_partitions:
+                if topic in (None, led.partition.topic) and group_id in (None, led.key.group_id):
+                    found.extend(_deliveries(led))
+
+        self._brokers.on_loops(read)
+        return sorted(found, key=lambda each: (each.topic, each.partition, each.group_id, each.first_offset))
+
+
+def _deliveries(led: LedSharePartition) -> Iterator[Delivery]:
+    if led.machine is not None:
+        for records in led.machine.in_flight():
+            yield _delivery(led, records)
+
+
+def _delivery(led: LedSharePartition, records: InFlightRecords) -> Delivery:
+    return Delivery(
+        topic=led.partition.topic,
+        partition=led.partition.partition,
+        group_id=led.key.group_id,
+        first_offset=records.first_offset,
+        last_offset=records.last_offset,
+        state=records.delivery_state.name.lower(),
+        delivery_count=records.delivery_count,
+        member_id=records.member_id or None,
+        locked_until_ms=records.locked_until_ms,
+    )
