@@ -265,8 +265,8 @@ class ShareHistory:
             group = self._group
             assert isinstance(state, ShareStateTopicsValue)
             assert group is not None
-            known = group.state_topics
-            if known is None or set(state.initializing) | set(state.initialized) != set(known.known()):
+            held = group.state_topics
+            if held is None or set(state.initializing) | set(state.initialized) != set(held.known()):
                 raise Different(f"{operation}\nours: nothing\ntheirs: {state}")
             for key, value in as_bytes(theirs["records"]):
                 self._shard.apply(key, value)

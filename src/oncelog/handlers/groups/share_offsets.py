@@ -39,7 +39,7 @@ _ANY_LEADER: Final = LeaderEpoch(0)
 
 
 class _Summary(Protocol):
-    """What a share coordinator knows of a partition."""
+    """A share coordinator's knowledge of a partition."""
 
     @property
     def error_code(self) -> ErrorCode: ...
