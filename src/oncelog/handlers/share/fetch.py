@@ -127,12 +127,18 @@ def _fetch(
                 readable.append((partition_key, partition))
 
     yield from run_in_slices(_rotated(begun), sort_out, context.partitions)
+    if not shares.sessions.is_current(begun):
+        return ErrorCode.INVALID_SHARE_SESSION_EPOCH
     if not readable:
         return ErrorCode.NONE
     if request.share_acquire_mode not in (_BATCH_OPTIMIZED, _RECORD_LIMIT):
         return ErrorCode.UNKNOWN_SERVER_ERROR
     params = _params_of(request, context, shares, key)
     if params.max_records == 0 or params.max_bytes == 0:
+        return ErrorCode.NONE
+    if params.max_bytes < 0:
+        for partition_key, _ in readable:
+            answer.fail(partition_key, ErrorCode.UNKNOWN_SERVER_ERROR)
         return ErrorCode.NONE
     reads = ShareReads(context, shares, params)
     for partition_key, partition in readable:
@@ -187,7 +193,7 @@ def _params_of(request: wire.ShareFetchRequest, context: Context, shares: Shares
         min_bytes=min(request.min_bytes, max_bytes),
         max_bytes=max_bytes,
         max_records=request.max_records,
-        batch_size=request.batch_size,
+        batch_size=max(1, request.batch_size),
         record_limit=request.share_acquire_mode == _RECORD_LIMIT,
         read_committed=shares.settings_of(key.group_id).read_committed,
     )

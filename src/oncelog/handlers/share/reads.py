@@ -89,9 +89,7 @@ class ShareReads:
             self._keys[partition] = self._keys[share_key] = key
 
     def fail(self, key: PartitionKey, refusal: Refusal) -> None:
-        self.answers[key] = PartitionData(
-            partition_index=key[1], error_code=refusal.error_code, error_message=refusal.message or None, records=b""
-        )
+        self.answers[key] = PartitionData(partition_index=key[1], error_code=refusal.error_code, records=NO_RECORDS)
 
     @property
     def wait_keys(self) -> Sequence[FetchKey]:
