@@ -32,15 +32,15 @@ def driver() -> Driver:
     return driver
 
 
-def _answered(driver: Driver, peer: Peer, asked: Asked) -> bool:
+def _answered(driver: Driver, peer: Peer, sent: Asked) -> bool:
     """True when the request has its answer; it may close the connection instead."""
-    peer.send(asked.request, asked.version)
+    peer.send(sent.request, sent.version)
     waited_ms = 0
     while not peer.responses and not peer.closed:
-        assert waited_ms <= LONGEST_MS, f"no answer to {asked}"
+        assert waited_ms <= LONGEST_MS, f"no answer to {sent}"
         driver.advance(1000)
         waited_ms += 1000
-    assert driver.fatal is None, f"{asked}: {driver.fatal}"
+    assert driver.fatal is None, f"{sent}: {driver.fatal}"
     peer.responses.clear()
     return not peer.closed
 

@@ -51,15 +51,15 @@ class ShareGroups:
     def deliveries(self, topic: str | None = None, group_id: str | None = None) -> list[Delivery]:
         """The records between each share partition's start offset and its last fetched record, in order of topic,
         partition, group and offset; of one topic or group if they are given."""
-        found: list[Delivery] = []
+        deliveries: list[Delivery] = []
 
         def read(server: Server) -> None:
             for led in server.node.share.partitions.led_partitions:
                 if topic in (None, led.partition.topic) and group_id in (None, led.key.group_id):
-                    found.extend(_deliveries(led))
+                    deliveries.extend(_deliveries(led))
 
         self._brokers.on_loops(read)
-        return sorted(found, key=lambda each: (each.topic, each.partition, each.group_id, each.first_offset))
+        return sorted(deliveries, key=lambda each: (each.topic, each.partition, each.group_id, each.first_offset))
 
 
 def _deliveries(led: LedSharePartition) -> Iterator[Delivery]:
