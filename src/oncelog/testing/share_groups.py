@@ -43,7 +43,7 @@ class Brokers(Protocol):
 
 
 class ShareGroups:
-    """See the module."""
+    """Reads what the members of share groups hold; see the module."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
