@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from oncelog.core.share.model import InFlightRecords
     from oncelog.handlers.broker.shares import LedSharePartition
     from oncelog.runtime.server import Server
 
@@ -63,20 +62,15 @@ class ShareGroups:
 
 
 def _deliveries(led: LedSharePartition) -> Iterator[Delivery]:
-    if led.machine is not None:
-        for records in led.machine.in_flight():
-            yield _delivery(led, records)
-
-
-def _delivery(led: LedSharePartition, records: InFlightRecords) -> Delivery:
-    return Delivery(
-        topic=led.partition.topic,
-        partition=led.partition.partition,
-        group_id=led.key.group_id,
-        first_offset=records.first_offset,
-        last_offset=records.last_offset,
-        state=records.delivery_state.name.lower(),
-        delivery_count=records.delivery_count,
-        member_id=records.member_id or None,
-        locked_until_ms=records.locked_until_ms,
-    )
+    for records in () if led.machine is None else led.machine.in_flight():
+        yield Delivery(
+            topic=led.partition.topic,
+            partition=led.partition.partition,
+            group_id=led.key.group_id,
+            first_offset=records.first_offset,
+            last_offset=records.last_offset,
+            state=records.delivery_state.name.lower(),
+            delivery_count=records.delivery_count,
+            member_id=records.member_id or None,
+            locked_until_ms=records.locked_until_ms,
+        )
