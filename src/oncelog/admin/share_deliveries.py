@@ -208,7 +208,7 @@ def as_led(
 ) -> list[ShareOffsetRow]:
     """Offsets as the leaders have them, where they tell. A coordinator knows a start offset only after the first
     acknowledgement, and one write later."""
-    # Without members a reset is possible, of which a leader learns at its next write.
+    # Without members a reset is possible. A leader learns of it at its next write.
     if not description.members:
         return list(offsets)
     led = {row.topic_partition: row for row in deliveries if row.source == LEADER}
