@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from oncelog.admin.group_descriptions import GroupDescription
 from oncelog.admin.share_groups import ShareOffsetRow
 from oncelog.admin.share_state_log import RecordedState, read_states
 from oncelog.admin.transactions.broker_requests import BrokerRequest, Unanswered, leaders, send_requests
@@ -202,9 +203,14 @@ def _told(group: str, place: TopicPartition, partition: DescribeShareGroupOffset
     )
 
 
-def as_led(offsets: Iterable[ShareOffsetRow], deliveries: Iterable[ShareDeliveryRow]) -> list[ShareOffsetRow]:
+def as_led(
+    description: GroupDescription, offsets: Iterable[ShareOffsetRow], deliveries: Iterable[ShareDeliveryRow]
+) -> list[ShareOffsetRow]:
     """Offsets as the leaders have them, where they tell. A coordinator knows a start offset only after the first
     acknowledgement, and one write later."""
+    # Without members a reset is possible. A leader learns of it at its next write.
+    if not description.members:
+        return list(offsets)
     led = {row.topic_partition: row for row in deliveries if row.source == LEADER}
     return [_as_led(offset, led.get(offset.topic_partition)) for offset in offsets]
 

@@ -43,7 +43,9 @@ def test_each_leader_tells_who_holds_its_records() -> None:
             assert {batch.member_id for row in rows for batch in row.batches} == {member.member_id}
             # No coordinator knows a start offset before something is acknowledged.
             assert {row.start_offset for row in offsets} == {None}
-            assert {(row.start_offset, row.lag) for row in as_led(offsets, rows)} == {(0, RECORDS)}
+            assert {(row.start_offset, row.lag) for row in as_led(describe_group(client, "g"), offsets, rows)} == {
+                (0, RECORDS)
+            }
             report = explain_group(client, "g")
             assert f"{PARTITIONS * RECORDS} offsets to deliver" in report.summary
             assert report.findings == []

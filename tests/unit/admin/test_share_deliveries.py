@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from oncelog.admin.group_descriptions import GroupDescription, MemberRow
 from oncelog.admin.share_deliveries import ShareBatchRow, ShareDeliveryRow, as_led, share_deliveries
 from oncelog.admin.share_groups import ShareOffsetRow
 from oncelog.base.errors import ErrorCode
@@ -13,6 +15,8 @@ from tests.unit.client.programs.fake_brokers import Runner
 from tests.unit.client.programs.fake_brokers import runner as runner
 
 PLACE = TopicPartition(TopicName("t"), 0)
+MEMBER = MemberRow("m1", None, "worker", "/10.0.0.7", (PLACE,), "share")
+GROUP = GroupDescription("g", "Stable", "share", "share", "simple", 1, [MEMBER], 3, 3)
 
 
 def answering(runner: Runner, *groups: wire.DescribeShareGroupOffsetsResponseGroup) -> list[Any]:
@@ -83,9 +87,11 @@ def test_a_refusal_is_reported(runner: Runner) -> None:
 def test_offsets_are_the_leaders_where_they_tell() -> None:
     unknown = ShareOffsetRow("g", "t", 0, None, 0, 20, None, 0)
     row = ShareDeliveryRow("g", "t", 0, "leader", (ShareBatchRow(6, 6, "archived", 1),), 3, 2000, start_offset=4)
-    [led] = as_led([unknown], [row])
+    [led] = as_led(GROUP, [unknown], [row])
     assert (led.start_offset, led.lag) == (4, 15)
     cut = ShareDeliveryRow("g", "t", 0, "leader", (), 3, 2000, batches_left_off=1, start_offset=4)
-    assert [(item.start_offset, item.lag) for item in as_led([unknown], [cut])] == [(4, None)]
+    assert [(item.start_offset, item.lag) for item in as_led(GROUP, [unknown], [cut])] == [(4, None)]
     log = ShareDeliveryRow("g", "t", 0, "log", (), start_offset=4)
-    assert as_led([unknown], [log]) == [unknown]
+    assert as_led(GROUP, [unknown], [log]) == [unknown]
+    # Its offsets may have been reset since.
+    assert as_led(replace(GROUP, members=[]), [unknown], [row]) == [unknown]

@@ -44,7 +44,7 @@ class Share:
         self.unanswered: list[Unanswered]
         places = [row.topic_partition for row in self.offsets]
         self.deliveries, self.unanswered = share_deliveries(client, description.group, places)
-        self.offsets = as_led(self.offsets, self.deliveries)
+        self.offsets = as_led(description, self.offsets, self.deliveries)
 
     def document(self, configs: list[ConfigRow]) -> Mapping[str, object]:
         return {

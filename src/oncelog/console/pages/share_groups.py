@@ -27,7 +27,7 @@ def read(client: Client, page_request: PageRequest, description: GroupDescriptio
     # A cluster whose share groups are off refuses the rest.
     offsets = share_offsets(client, description.group) if description.has_members_shown else []
     deliveries, unanswered = share_deliveries(client, description.group, [row.topic_partition for row in offsets])
-    offsets = as_led(offsets, deliveries)
+    offsets = as_led(description, offsets, deliveries)
     windows = {row.topic_partition: row for row in deliveries}
     partitions = []
     for offset in offsets:
