@@ -15,12 +15,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from oncelog.client.blocking import Client
+from oncelog.schemas import Reference, Registry, Schema
+from oncelog.schemas.client.settings import parse_settings
 from oncelog.testing import Broker
 from tests.browser import chromium, scene
 from tests.browser.served import Served
 from tests.interop.admin.lab import WITHOUT_VERIFICATION
 from tests.peers.apache_kafka import ApacheKafka
 from tests.unit.console.audits.test_report import document
+from tests.unit.schemas.fake_registry import fake_registry
+from tests.unit.schemas.memory_registry import MemoryRegistry
 from tests.unit.spark.audit.logs import Coordinator, Log
 from tests.waiting import LABEL_S
 
@@ -95,9 +99,23 @@ def console(broker: Broker, audit_log: Path) -> Iterator[Served]:
     coordinator.ended("audited-0", epoch=0, name="audited-service")
     coordinator.write()
     log.write()
-    more = {"audit_reports": (report,), "audit_data": (data,), "sample_every_s": 2.0}
-    with Served(broker.bootstrap_servers, audit_log=audit_log, **more) as running:
-        yield running
+    more: dict[str, Any] = {"audit_reports": (report,), "audit_data": (data,), "sample_every_s": 2.0}
+    with fake_registry(MemoryRegistry()) as registry:
+        register_schemas(registry.url)
+        more["registry"] = parse_settings(registry.url)
+        with Served(broker.bootstrap_servers, audit_log=audit_log, **more) as running:
+            yield running
+
+
+def register_schemas(url: str) -> None:
+    """Schemas 1 and 2, which uses it: in two subjects, with a line that is wider than a phone."""
+    item = Schema(json.dumps({"type": "record", "name": "Item", "fields": [{"name": "sku", "type": "string"}]}))
+    fields = [{"name": "item", "type": "Item", "doc": "A very long line. " * 20}]
+    text = json.dumps({"type": "record", "name": "Order", "fields": fields})
+    with Registry(url) as registry:
+        registry.register("item", item)
+        for subject in ("orders-value", "returns-value"):
+            registry.register(subject, Schema(text, references=(Reference("Item", "item", 1),)))
 
 
 @pytest.fixture(scope="session")

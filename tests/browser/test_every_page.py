@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -33,8 +34,12 @@ STATES = (
     "/groups",
     f"/groups/one?name={scene.BILLING}",
     "/groups/one?name=dashboards",
+    f"/groups/one?name={scene.WORKERS}",
     f"/groups/reset?name={scene.ANALYTICS}&to=earliest",
     f"/groups/delete?name={scene.ANALYTICS}",
+    f"/groups/reset?name={scene.WORKERS}&to=earliest",
+    f"/groups/delete?name={scene.WORKERS}&topic={scene.REFUNDS}",
+    f"/explain?kind=group&name={scene.WORKERS}",
     "/topics",
     "/topics?filter=nothing-has-this-in-its-name",
     f"/topics/one?name={scene.ORDERS}&all_configs=1",
@@ -48,6 +53,7 @@ STATES = (
     f"/messages/search?topic={scene.ORDERS}&q=c-16",
     f"/messages/tail?topic={scene.ORDERS}",
     f"/messages/produce?topic={scene.ORDERS}",
+    "/messages/schema?id=2",
     "/messages/schema?id=7",
     "/producers",
     f"/producers?topic={scene.ORDERS}",
@@ -117,6 +123,20 @@ def test_a_page_is_fit_for_readers_phones_paper_and_programs(reader: Tab, state:
         wrong += _json_of(page, state)
     reader.check()
     assert not wrong, "\n".join(wrong)
+
+
+def test_the_page_of_a_schema_leads_to_the_schemas_that_it_uses(reader: Tab) -> None:
+    from playwright.sync_api import expect
+
+    page = reader.page
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.emulate_media(media="screen")
+    answer = page.goto("/messages/schema?id=2")
+    assert answer is not None
+    assert answer.status == 200
+    for text in ("orders-value", "returns-value", "item"):
+        expect(page.get_by_text(text, exact=True).first).to_be_visible()
+    assert json.loads(page.locator("pre.bytes").inner_text())["name"] == "Order"
 
 
 def _json_of(page: Page, state: str) -> list[str]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.packages.tools import ACTIONLINT, CONTAINER_SPECS, PROMTOOL
-from tests.peers.clients.foreign import GO_CLIENTS, KAFKAJS_CLIENT
+from tests.peers.clients.foreign import GO_CLIENTS, GO_REGISTRY, KAFKAJS_CLIENT
 from tests.peers.jars import (
     APICURIO,
     ECOSYSTEM,
@@ -50,6 +50,7 @@ SUPPLIES: Final[dict[str, Supply]] = {
     "spark-avro": SPARK_AVRO,
     "apicurio": APICURIO,
     "go": GO_CLIENTS,
+    "go-registry": GO_REGISTRY,
     "kafkajs": KAFKAJS_CLIENT,
     "promtool": PROMTOOL,
     "actionlint": ACTIONLINT,

@@ -96,5 +96,6 @@ def _columns(registry: Registry, schema: str | Schema, part: str) -> RegisteredC
 
     if not isinstance(schema, str):
         return RegisteredColumns(registry, schema, part)
-    reader, context, _ = reader_schema(registry, *subject_version(schema))
-    return RegisteredColumns(registry, reader, part, context=context)
+    subject, version = subject_version(schema)
+    reader, context, _ = reader_schema(registry, subject, version)
+    return RegisteredColumns(registry, reader, part, context=context, subject=subject)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 from uuid import UUID
 
 
@@ -16,8 +17,16 @@ class SchemaType(StrEnum):
     JSON = "JSON"
 
 
+MAX_MESSAGE_LENGTH: Final = 1_000
+"""Of errors, which quote names: a schema may have one of a megabyte."""
+
+
 class SchemaError(ValueError):
-    """A schema that is not valid in its format, or that exceeds a limit."""
+    """A schema that is not valid in its format, or that exceeds a limit. Long messages lose their middle."""
+
+    def __init__(self, message: str) -> None:
+        half = MAX_MESSAGE_LENGTH // 2
+        super().__init__(message if len(message) <= MAX_MESSAGE_LENGTH else f"{message[:half]} … {message[-half:]}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,5 +60,5 @@ def compare_write(ours: ShareState | None, theirs: list[dict[str, Any]]) -> None
 
 
 def by_offset(batches: Any) -> dict[int, tuple[int, ...]]:
-    """What comes with each offset."""
+    """The rest of each row, by offset."""
     return {offset: tuple(rest) for first, last, *rest in batches for offset in range(first, last + 1)}

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class LogBatch(NamedTuple):
-    """What the share partition reads of a batch's header."""
+    """The parts of a batch's header that the share partition reads."""
 
     base_offset: int
     last_offset: int

@@ -1,4 +1,5 @@
-"""franz-go, sarama and kafka-go in one program, KafkaJS in another: `go/` and `js/`, built by `tests.peers.fetch`."""
+"""franz-go, sarama and kafka-go in one program, KafkaJS in another: `go/` and `js/`, built by `tests.peers.fetch`.
+`go_registry/` is franz-go's client of schema registries."""
 
 from __future__ import annotations
 
@@ -38,6 +39,11 @@ def _build_go(place: Path, run: Run) -> None:
     run(["go", "build", "-v", "-o", "go-clients", "."], place)
 
 
+def _build_go_registry(place: Path, run: Run) -> None:
+    _copy("go_registry", place)
+    run(["go", "build", "-v", "-o", "registry-client", "."], place)
+
+
 def _install_js(place: Path, run: Run) -> None:
     _copy("js", place)
     run(["npm", "ci", "--no-progress"], place)
@@ -45,6 +51,14 @@ def _install_js(place: Path, run: Run) -> None:
 
 GO_CLIENTS: Final = Supply(
     "franz-go, sarama and kafka-go", "go", "Go's module proxy", "go-clients", partial(_sources, "go"), _build_go
+)
+GO_REGISTRY: Final = Supply(
+    "franz-go's client of schema registries",
+    "go",
+    "Go's module proxy",
+    "go-registry",
+    partial(_sources, "go_registry"),
+    _build_go_registry,
 )
 KAFKAJS_CLIENT: Final = Supply("KafkaJS", "npm", "npm", "kafkajs", partial(_sources, "js"), _install_js)
 

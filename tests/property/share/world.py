@@ -27,7 +27,7 @@ MEMBERS = [MemberId(f"m{index}") for index in range(3)]
 
 
 class Coordinator:
-    """What was written, by offset. Of two states the one with more deliveries counts, then the later one."""
+    """The written states by offset. Of two states the one with more deliveries counts, then the later one."""
 
     def __init__(self, start: Offset) -> None:
         self.start = start
@@ -93,6 +93,7 @@ class World:
             self.fetch: 40,
             self.acknowledge: 35,
             self.acknowledge_anything: 5,
+            self.acknowledge_nonsense: 3,
             self.release: 4,
             self.sleep: 10,
             self.move_log_start: 2,
@@ -126,20 +127,20 @@ class World:
         if not batches:
             return ()
         member = member or entropy.choice(MEMBERS)
-        limit, most = entropy.random() < 0.4, entropy.choice([1, 3, 10, 30])
+        limit, most = entropy.random() < 0.4, entropy.choice([-1, 0, 1, 3, 10, 30])
         acquired = partition.acquire(
             member,
             batches,  # type: ignore[arg-type]
             self.log.aborted_in(batches) if self.committed else (),
             fetch_offset=offset,
             record_limit=limit,
-            batch_size=entropy.choice([1, 5, 1000]),
+            batch_size=entropy.choice([-1, 0, 1, 5, 1000]),
             max_records=most,
             now_ms=self.now_ms,
         )
         for batch in acquired:
             self._delivered(batch, member)
-        if limit and sum(batch.record_count for batch in acquired) > most:
+        if limit and most > 0 and sum(batch.record_count for batch in acquired) > most:
             raise AssertionError(f"more than {most} records: {acquired}")
         return acquired
 
@@ -186,6 +187,18 @@ class World:
     def acknowledge_anything(self) -> None:
         first = self.entropy.randint(0, self.log.end + 3)
         self.send(self.entropy.choice(MEMBERS), [self._about(first, first + self.entropy.choice([0, 1, 20]))])
+
+    def acknowledge_nonsense(self) -> None:
+        """Offsets and types that make no sense: they are refused, or change nothing."""
+        entropy = self.entropy
+        first, last = (entropy.choice([-1, 0, entropy.randint(0, self.log.end + 3), 2**63 - 1]) for _ in range(2))
+        types = [entropy.choice([-128, -1, 0, 1, 4, 5, 127]) for _ in range(entropy.choice([0, 1, 2, 30]))]
+        before = list(self.partition.in_flight())
+        member = MemberId(entropy.choice(["", "stranger"]))
+        outcome = self.partition.acknowledge(member, [Acknowledgement(Offset(first), Offset(last), types)], 0)
+        if isinstance(outcome, StateWrite):
+            raise AssertionError(f"nonsense is written: {first} to {last}, {types}")
+        self._expect_unchanged(before)
 
     def send(self, member: MemberId, acknowledgements: Sequence[Acknowledgement]) -> StateWrite | Refusal | None:
         before = list(self.partition.in_flight())
@@ -279,6 +292,6 @@ class World:
         raise AssertionError(f"stuck at {self.partition.start_offset} of {self._end()}: {in_flight}")
 
     def _end(self) -> int:
-        """Where the window ends when all is done."""
+        """The end of the window when all is done."""
         end = self.log.stable_end if self.committed else self.log.end
         return max((b.last_offset + 1 for b in self.log.batches if b.last_offset < end), default=0)

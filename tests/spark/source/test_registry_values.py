@@ -96,6 +96,38 @@ def test_topic_of_two_ids_is_one_frame_with_error_rows(
         read(spark, topic, registry, badRecords="fail").collect()
 
 
+def test_no_password_is_in_spark_s_plans_and_errors(
+    spark: SparkSession, topic_with: Callable[..., Topic], registry: Registry, tmp_path: Path
+) -> None:
+    topic = topic_with(0, partitions=1)
+    send(topic, encoder(registry, topic, FIRST).encode({"id": 1, "at": 0}).data)
+    secret = "hush-4711"
+    with_login = url(registry).replace("http://", f"http://user:{secret}@")
+    settings = {"basic.auth.user.info": f"user:{secret}"}
+    decoding = RegistryDecoding.resolve(url(registry), settings, subject=f"{topic.name}-value")
+    for options in ({"valueSchema.registry.url": with_login}, {decoding.option_name: decoding.option()}):
+        assert secret in str(options)
+        reader = spark.readStream.format("oncelog").option("kafka.bootstrap.servers", topic.bootstrap_servers)
+        frame = reader.options(subscribe=topic.name, startingOffsets="earliest", **options).load()
+        plan = frame._jdf.queryExecution().toString()
+        assert "StreamingRelationV2" in plan
+        assert secret not in plan
+        failing = frame.selectExpr("raise_error(topic)").writeStream.format("noop").trigger(availableNow=True)
+        query = failing.option("checkpointLocation", str(tmp_path / str(len(options)) / next(iter(options)))).start()
+        with pytest.raises(Exception, match=topic.name) as failed:
+            query.awaitTermination()
+        assert secret not in str(failed.value)
+        assert secret not in str(query.exception())
+        rows = topic.read(spark, **options)
+        assert rows.count() == 1
+        assert secret not in rows._jdf.queryExecution().toString()
+    for name, value in (("registry", with_login), ("basic.auth.user.info", f"user:{secret}")):
+        options = {"valueSchema.registry": url(registry), f"valueSchema.{name}": value}
+        with pytest.raises(Exception, match=r"give valueSchema\.registry\.url as") as refused:
+            topic.read(spark, **options).collect()
+        assert secret not in str(refused.value)
+
+
 @pytest.mark.integration
 def test_load_takes_new_fields_as_they_come_each_record_once(
     spark: SparkSession, topic_with: Callable[..., Topic], registry: Registry, tmp_path: Path

@@ -33,7 +33,7 @@ def aborted_ranges(headers: Iterable[BatchHeader], aborted: Iterable[tuple[int, 
 
 
 def without(acquired: Iterable[AcquiredBatch], ranges: Sequence[OffsetRange]) -> list[AcquiredBatch]:
-    """What is left of acquired batches; both are in order of offsets."""
+    """The acquired batches without the ranges; both are in order of offsets."""
     left: list[AcquiredBatch] = []
     index = 0
     for batch in acquired:

@@ -5,7 +5,7 @@ The rules:
 2. Records before the start offset are done, whatever their acknowledgement says.
 3. One type for a whole batch keeps it whole; several types, or a part of a batch, split it.
 4. Released records that have had their last delivery are archived, or go to the dead letters (KIP-1191).
-5. RENEW starts the lock anew and writes nothing (KIP-1222).
+5. RENEW replaces the lock and writes nothing (KIP-1222).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _LAST_PAST: Final = Refusal(
 class Acknowledging:
     """One call of :meth:`SharePartition.acknowledge`."""
 
-    __slots__ = ("_changes", "_lock", "_member_id", "_settings", "_window")
+    __slots__ = ("_changes", "_lock", "_member_id", "_settings", "_window", "counts")
 
     def __init__(
         self, window: Window, settings: ShareSettings, member_id: MemberId, lock: Lock, changes: Changes
@@ -67,6 +67,8 @@ class Acknowledging:
         self._lock = lock
         """The lock of renewed records."""
         self._changes = changes
+        self.counts = dict.fromkeys(AcknowledgeType, 0)
+        """Acknowledged records by type."""
 
     def take(self, acknowledgement: Acknowledgement) -> Refusal | None:
         first, last, types = acknowledgement
@@ -90,7 +92,7 @@ class Acknowledging:
         floor = window.floor(first)
         if floor is None and first < window.start_offset <= last:
             floor = window.floor(window.start_offset)
-        if floor is None:
+        if floor is None or first > last:
             return _NOT_IN_FLIGHT
         batches = window.starting_in(floor.first_offset, last)
         if batches[-1].last_offset < first:
@@ -101,8 +103,10 @@ class Acknowledging:
         first, last, types = acknowledgement
         if not batch.is_split:
             run = batch.whole
+            if not run.member_id:
+                return _BATCH_NOT_ACQUIRED
             if run.member_id != self._member_id:
-                return _OTHERS_BATCH if run.member_id else _BATCH_NOT_ACQUIRED
+                return _OTHERS_BATCH
             is_whole = (
                 len(types) == 1
                 and batch.is_within(first, last)
@@ -135,11 +139,11 @@ class Acknowledging:
             if not self._settings.may_renew:
                 return _NO_RENEWAL
             run.renew(self._lock)
-            return None
-        if kind == AcknowledgeType.REJECT and self._settings.has_dead_letters:
+        elif kind == AcknowledgeType.REJECT and self._settings.has_dead_letters:
             self._changes.begin(run, RecordState.ARCHIVING)
         else:
             self._changes.begin(run, _STATES[AcknowledgeType(kind)])
+        self.counts[AcknowledgeType(kind)] += run.count
         return None
 
 
@@ -157,11 +161,11 @@ def _by_type(acknowledgement: Acknowledgement, begin: int, end: int) -> Iterator
 
 
 def release(window: Window, member_id: MemberId, changes: Changes) -> None:
-    """Release what a member holds; it has left, or its session has ended."""
+    """Release the records of a member that has left, or whose session has ended."""
     for batch in window.batches:
         if not any(holds(run, member_id) for run in batch.runs):
             continue
-        # What the log has lost is archived.
+        # The log has lost these records: they cannot be delivered again.
         for run in batch.cut(batch.first_offset, Offset(window.start_offset - 1)):
             if holds(run, member_id):
                 changes.begin(run, RecordState.ARCHIVED)
@@ -172,7 +176,7 @@ def release(window: Window, member_id: MemberId, changes: Changes) -> None:
 
 
 def expire(window: Window, lock: Lock, changes: Changes) -> int:
-    """Release what an expired lock holds. Returns the number of records."""
+    """Release the records of an expired lock. Returns their number."""
     count = 0
     for batch in window.overlapping(lock.first_offset, lock.last_offset):
         if not any(run.lock is lock and run.transition is None for run in batch.runs):

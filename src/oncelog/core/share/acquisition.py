@@ -9,7 +9,7 @@ poison record does not take its neighbours along.
 
 The rules:
 1. Only records that the window has as available, or not yet, are acquired.
-2. A window that has its most records grows no more; what is available in it can still be acquired.
+2. A full window does not grow; its available records can still be acquired.
 3. Gaps of the loaded state are new records up to the next batch in flight.
 4. Records of aborted transactions are acquired with their batch, then archived.
 """
@@ -72,7 +72,8 @@ class Acquisition:
         self._headers = headers
         self._lock = lock
         self._record_limit = record_limit
-        self._batch_size = batch_size
+        # A client may ask for anything.
+        self._batch_size = max(1, batch_size)
         self._limit = max_records
         self._last_offset = Offset(headers[-1].last_offset)
         self._acquired: list[AcquiredBatch] = []
@@ -173,7 +174,7 @@ class Acquisition:
         )
 
     def _acquire_part(self, batch: InFlightBatch, base_offset: Offset, room: int) -> int:
-        """Acquire what is available in a split batch. Returns the number of records."""
+        """Acquire available records of a split batch. Returns their number."""
         part = _Part(self._settings.max_deliveries, batch.count, room if self._record_limit else inf)
         acquired: list[AcquiredBatch] = []
         for run in batch.cut(base_offset, self._last_offset):
@@ -240,7 +241,7 @@ class Acquisition:
         return ranges
 
     def _put(self, first: Offset, last: Offset, held_last: Offset) -> None:
-        """Put a new batch in flight, of which the member holds the records until ``held_last``."""
+        """Put a new batch in flight; the member holds its records until ``held_last``."""
         batch = InFlightBatch(Run(first, last, RecordState.AVAILABLE, 0))
         self._window.put(batch)
         held = batch.cut(first, held_last)[0]

@@ -17,7 +17,7 @@ _CLIENT_CODES: Final = {
     ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
 }
-# Errors between brokers, of which clients learn nothing.
+# Errors between brokers; their messages are not for clients.
 _HIDDEN: Final = (ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.UNSUPPORTED_VERSION)
 
 

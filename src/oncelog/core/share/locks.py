@@ -27,7 +27,7 @@ class Lock:
         self.since_ms = since_ms
         self.deadline_ms = deadline_ms
         self.first_offset = Offset(-1)
-        """Its records are within this range, mixed with those of other locks."""
+        """The lock's records are within this range, mixed with those of other locks."""
         self.last_offset = Offset(-1)
         self.held = 0
         self.has_expired = False

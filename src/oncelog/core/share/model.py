@@ -11,7 +11,7 @@ from oncelog.base.ids import MemberId, Offset
 from oncelog.records.internal.share_state_records import StateBatch as StateBatch
 
 NO_MEMBER: Final = MemberId("")
-"""Holder of records that nobody has acquired."""
+"""Holder of records without a holder."""
 NO_START_OFFSET: Final = Offset(-1)
 """Start offset of a state that was never written: the group's ``share.auto.offset.reset`` chooses."""
 
@@ -23,7 +23,7 @@ class RecordState(IntEnum):
     ACQUIRED = 1
     ACKNOWLEDGED = 2
     ARCHIVING = 3
-    """Its dead letter is being written (KIP-1191); afterwards it is archived."""
+    """The record's dead letter is being written (KIP-1191); afterwards it is archived."""
     ARCHIVED = 4
 
     @property
@@ -44,7 +44,7 @@ class AcknowledgeType(IntEnum):
     RELEASE = 2
     REJECT = 3
     RENEW = 4
-    """The lock starts anew (KIP-1222)."""
+    """A new lock replaces the present one (KIP-1222)."""
 
 
 class DeadLetterCause(IntEnum):
@@ -127,7 +127,7 @@ class Refusal(NamedTuple):
 
 
 class WriteOutcome(NamedTuple):
-    """What follows from the end of a write."""
+    """Consequences of the end of a write."""
 
     wakes: bool
     """True if waiting fetches should look again: records became available or the window moved."""

@@ -54,7 +54,7 @@ def log_start_moved(window: Window, offset: Offset) -> None:
 
 
 def archive_compacted(window: Window, fetch_offset: Offset, base_offset: Offset) -> None:
-    """Archive what is available between the offset of a fetch and the first record that the log still has."""
+    """Archive available records between the offset of a fetch and the first record that the log still has."""
     if archive(window, fetch_offset, Offset(base_offset - 1), RecordState.AVAILABLE):
         window.may_have_available = True
 

@@ -155,11 +155,12 @@ class SharePartition:
                 self._locks.add(lock)
                 return refusal
         self._locks.add(lock)
-        self._count(acknowledgements)
+        for kind, count in acknowledging.counts.items():
+            self.acknowledged[kind] += count
         return changes.write(self.state_epoch)
 
     def release(self, member_id: MemberId) -> StateWrite | None:
-        """Release what the member holds."""
+        """Release the records of the member."""
         changes = Changes(self._window, self.settings)
         release(self._window, member_id, changes)
         return changes.write(self.state_epoch)
@@ -181,7 +182,7 @@ class SharePartition:
             return WriteOutcome(advance(self._window), write.dead_letters)
         if error is not ErrorCode.NONE:
             wakes = roll_back(self._window, write.transitions)
-            # What the log has lost meanwhile is done after all.
+            # Records that the log has lost meanwhile are done after all.
             return WriteOutcome(advance(self._window) or wakes)
         wakes = commit(self._window, write.transitions)
         return WriteOutcome(advance(self._window) or wakes, write.dead_letters)
@@ -217,14 +218,6 @@ class SharePartition:
         self._window.check()
         runs = (run for batch in self._window.batches for run in batch.runs)
         self._locks.check((run.lock, run.count) for run in runs if run.lock is not None)
-
-    def _count(self, acknowledgements: Sequence[Acknowledgement]) -> None:
-        for first, last, types in acknowledgements:
-            if len(types) == 1:
-                self.acknowledged[AcknowledgeType(types[0])] += last - first + 1
-                continue
-            for kind in set(types):
-                self.acknowledged[AcknowledgeType(kind)] += types.count(kind)
 
     def _loaded_dead_letters(self) -> list[DeadLetters]:
         letters: list[DeadLetters] = []

@@ -155,7 +155,7 @@ def _roll_back_run(window: Window, run: Run, transition: Transition) -> None:
 
 def _release_expired(window: Window, run: Run, transition: Transition) -> None:
     run.unlock()
-    # What the log has lost meanwhile cannot be delivered again either.
+    # Records that the log has lost meanwhile cannot be delivered again either.
     is_done = run.delivery_count >= transition.max_deliveries or run.first_offset < window.start_offset
     run.state = RecordState.ARCHIVED if is_done else RecordState.AVAILABLE
     if is_done:

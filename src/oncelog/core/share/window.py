@@ -1,7 +1,7 @@
 """The window of records in flight: from the start offset, before which all is done, to the end, the last acquired one.
 
 Compaction and the loss of an unfinished acquisition leave gaps between batches. The first are empty; those of the
-*gap range*, which a new leader finds in the state that it loads, may hold records that nobody acquired yet.
+*gap range*, which a new leader finds in the state that it loads, may hold records that were never acquired.
 
 Invariants:
 1. Batches are in order and do not overlap.
@@ -76,7 +76,7 @@ class Window:
 
     @property
     def in_flight_records(self) -> int:
-        """The size of the window, with its gaps and with what is done but not at its start."""
+        """The size of the window, including gaps and records that are done but not at its start."""
         return self.end_offset - self.start_offset + 1 if self.batches else 0
 
     @property

@@ -2,7 +2,8 @@
 
 The records of a batch may name several schemas: those of each are decoded at once, and put back into their order. A
 record that does not fit has a reason. A registry that does not answer is an error of the whole batch, never a reason:
-the same batch may succeed later.
+the same batch may succeed later. A registry that answers, but refuses one id with an error (a user without the right to
+read it, a fault of the server) would refuse the batch for ever: the records of that id have the reason.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import pyarrow as pa
 
 from oncelog.base.bounded_cache import text_bytes
 from oncelog.base.units import KIB, MIB
-from oncelog.schemas.client.caches import Cache
-from oncelog.schemas.client.errors import NotRegistered
-from oncelog.schemas.client.registry import LATEST, Registry, context_of
+from oncelog.schemas.client.caches import Absences, Cache
+from oncelog.schemas.client.errors import NotRegistered, RegistryRefused
+from oncelog.schemas.client.registry import ABSENT_S, LATEST, Registry, context_of
 from oncelog.schemas.columns.avro import AvroDecoder
 from oncelog.schemas.columns.cursor import Array, Indexes, Longs, joined, nulls, taken, with_nulls
 from oncelog.schemas.columns.decoded import Decoded, Decoder
@@ -33,21 +34,35 @@ _DECODERS_BYTES: Final = 64 * MIB
 _DECODER_SHARE: Final = 32
 """Bytes of a decoder for each of its schema's text, roughly."""
 _MAX_PATH_BYTES: Final = 200
+MAX_LACKING: Final = 100
+"""Ids that a batch may ask for in vain: bytes that only look framed name thousands."""
 UNNAMED: Final = "it names no schema: neither a header nor its first bytes"
 
 
 class RegisteredColumns:
     """Decodes one part of records to ``type``, by the schema ``reader`` that a subject has in ``context``.
 
-    ``message`` is the full name of a Protobuf message; by default the first one. Raises SchemaError and RegistryError.
+    ``message`` is the full name of a Protobuf message; by default the first one. ``subject`` is the reader's: a
+    registry that answers for it has refused another id alone. Raises SchemaError and RegistryError.
     """
 
     def __init__(
-        self, registry: Registry, reader: Schema, part: str = VALUE, *, message: str | None = None, context: str = ""
+        self,
+        registry: Registry,
+        reader: Schema,
+        part: str = VALUE,
+        *,
+        message: str | None = None,
+        context: str = "",
+        subject: str | None = None,
     ) -> None:
         self._registry, self._part, self._context = registry, part, context
         self._reader = self._parsed(reader)
         self._message = message
+        self._subject = subject
+        self._refusals: Absences[str] = Absences(ABSENT_S, registry.clock)
+        self._lacking = 0
+        """Ids of this batch that were asked for in vain."""
         self._own = self._decoder_of(self._reader)
         self.type = self._own.type
         self._decoders: Cache[str, Decoder | AnySchema | str] = Cache(_DECODERS_BYTES)
@@ -58,9 +73,11 @@ class RegisteredColumns:
         # Records were written after their schemas were registered, and fetched before now: an absence that is found
         # from now on is true for them, and an older one may not be.
         self._began_s = self._registry.clock()
+        self._lacking = 0
         framing = read_framing(values, self._part, headers)
         pieces: list[tuple[Indexes, Decoded]] = []
-        for named, rows in framing.groups:
+        # The ids of most records first: random bytes seldom name an id twice.
+        for named, rows in sorted(framing.groups, key=lambda group: -len(group[1])):
             pieces += self._decode_group(values, named, rows, framing)
         if len(framing.unnamed):
             pieces.append((framing.unnamed, self._refused(len(framing.unnamed), UNNAMED)))
@@ -127,13 +144,35 @@ class RegisteredColumns:
         """Reads the values of a schema: for Protobuf the schema itself; a reason if it cannot."""
         decoder = self._decoders.get(schema_id)
         if decoder is None:
+            if self._lacking >= MAX_LACKING:
+                return f"it was not asked for, since the registry lacks {MAX_LACKING} others that are named beside it"
             try:
-                schema = self._registry.schema(schema_id, self._context, asked_since_s=self._began_s)
+                schema = self._schema(schema_id)
             except NotRegistered as error:  # the client remembers that
+                self._lacking += 1
                 return "the registry does not have it" if error.status == 404 else str(error)
             decoder = self._compiled(schema)
             self._decoders.put(schema_id, decoder, _DECODER_SHARE * text_bytes(schema.text) + 8 * KIB)
         return decoder
+
+    def _schema(self, schema_id: str) -> Schema:
+        """Raises NotRegistered for an absent id, and for one that the registry refuses alone; RegistryError."""
+        self._refusals.check(schema_id)
+        for is_last in (False, True):
+            try:
+                return self._registry.schema(schema_id, self._context, asked_since_s=self._began_s)
+            except NotRegistered:
+                raise
+            except RegistryRefused as error:
+                if self._subject is None:
+                    raise
+                if is_last:
+                    refusal = NotRegistered(str(error), error.status, error.code)
+                    self._refusals.put(schema_id, refusal)
+                    raise refusal from None
+                # Raises the registry's error if it refuses everything. Then once more: it may have recovered.
+                self._registry.version(self._subject)
+        raise AssertionError
 
     def _compiled(self, schema: Schema) -> Decoder | AnySchema | str:
         if schema.type is not self._reader.type:

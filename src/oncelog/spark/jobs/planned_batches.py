@@ -54,8 +54,10 @@ def run_batches(
     starts: Mapping[str, Mapping[str, int]],
     checkpoint: Path,
     pace: Pace,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Call ``handler`` with batch after batch until ``pace.stop`` is set, or ``available-now`` has read everything.
+    """Call ``handler`` with batch after batch until ``pace.stop`` is set, or ``available-now`` has read everything, or
+    ``is_over`` after a batch.
     Writes each batch's end to ``checkpoint``. Raises what ``handler`` raises."""
     every_ms = None if pace.trigger == AVAILABLE_NOW else interval_ms(session, pace.trigger)
     options = parse_options({**request.options, "startingOffsets": json.dumps(starts)}).check_stream()
@@ -83,6 +85,8 @@ def run_batches(
                 write_batch_end(checkpoint, number, end)
                 frame = session.read.format("oncelog").options(**reader).option("ranges", ranges_option(pieces)).load()
                 handler(frame, number)
+                if is_over():
+                    return
                 position, number = end, number + 1
             elif every_ms is None:
                 return

@@ -9,7 +9,7 @@ Tasks decode JSON as they read it (``json_values``); Spark's own functions do th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from oncelog.spark.json_values.decoding import BAD, OTHER_FIELDS, TIME, JsonDecoding
@@ -91,6 +91,10 @@ class Shape:
             )
         if self.schema or self.skip_bytes:
             raise OptionError("the registry has the schema, and knows the bytes before a value: omit schema and bytes")
+
+    def current(self) -> Shape:
+        """The shape with the schema that the registry has now. Raises OptionError."""
+        return self if self.registry is None else replace(self, registry=self.registry.current())
 
     def decoding(self, columns: StructType | None) -> JsonDecoding | RegistryDecoding | None:
         if self.registry is not None:

@@ -50,6 +50,10 @@ class SparkReader:
     def decoding_options(self) -> dict[str, str]:
         return {} if self.decoding is None else {self.decoding.option_name: self.decoding.option()}
 
+    def is_outdated(self) -> bool:
+        """True if the registry has a newer schema than that which values are read by. Raises SparkSourceError."""
+        return isinstance(self.decoding, RegistryDecoding) and self.decoding.is_outdated()
+
 
 def ranges_option(pieces: Sequence[Piece]) -> str:
     ranges = (piece.offset_range for piece in pieces)

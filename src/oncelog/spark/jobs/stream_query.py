@@ -3,11 +3,15 @@
 The table is the only checkpoint (ADR 0001): each start begins a new query where the table ends, with Spark's checkpoint
 in a temporary directory. No batch runs again under an old number, and loads, backfills and streams continue one
 another.
+
+With a registry, a batch is committed only if its schema is still the subject's latest: its records were written before,
+so none has a newer one. Otherwise the query ends and the next one begins where the table does, with the new columns.
 """
 
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import threading
 import time
@@ -71,14 +75,21 @@ def run_stream(
     started = time.monotonic()
     check_same_table(table, source.topic_ids(), options, request)
     reader = start_reader()
-    writer = table.writer(reader)
-    table.prepare(writer)
     progress = Progress(LoadReport(table.name), on_event=settings.on_event)
     report = progress.report
-    table.begin(progress)
-    batches = StreamBatches(table, writer, progress, settings)
-    starts = batches.begin(source.states(table), fail_on_data_loss=options.fail_on_data_loss)
-    run_query(batches, reader, request, starts, checkpoint, settings)
+    for number in itertools.count():
+        reader.decoding = None
+        writer = table.writer(reader)
+        if number:
+            report.new_columns += [name for name in table.new_columns(writer) if name not in report.new_columns]
+        table.prepare(writer)
+        if not number:
+            table.begin(progress)
+        batches = StreamBatches(table, writer, progress, settings, reader.is_outdated)
+        starts = batches.begin(source.states(table), fail_on_data_loss=options.fail_on_data_loss)
+        run_query(batches, reader, request, starts, checkpoint / str(number), settings)
+        if not batches.is_outdated:
+            break
     report.quarantine = table.quarantine if report.quarantined else None
     report.finish(time.monotonic() - started)
     return report
@@ -87,9 +98,19 @@ def run_stream(
 class StreamBatches(Generic[Writer]):
     """Commits micro-batches to a table. Spark calls the handler from its own thread, one batch at a time."""
 
-    def __init__(self, table: LoadTable[Writer], writer: Writer, progress: Progress, settings: StreamRequest) -> None:
+    def __init__(
+        self,
+        table: LoadTable[Writer],
+        writer: Writer,
+        progress: Progress,
+        settings: StreamRequest,
+        check_outdated: Callable[[], bool] = lambda: False,
+    ) -> None:
         # The error of a batch, after which no other runs.
         self.failure: Exception | None = None
+        # True if a batch was not committed because a newer schema is to be read by.
+        self.is_outdated = False
+        self._check_outdated = check_outdated
         self._table, self._writer, self._progress, self._settings = table, writer, progress, settings
         self._lock, self._closed = threading.Lock(), False
         # The first offset of each partition that the table lacks.
@@ -117,9 +138,12 @@ class StreamBatches(Generic[Writer]):
 
         def batch(frame: DataFrame, number: int) -> None:
             with self._lock:
-                if self._closed:
+                if self._closed or self.is_outdated:
                     return
                 try:
+                    self.is_outdated = self._check_outdated()
+                    if self.is_outdated:
+                        return
                     self._commit(frame, batch_end(checkpoint, number))
                     # Between batches, when this process writes nothing.
                     every = self._settings.compact_every
@@ -169,7 +193,8 @@ def run_query(
     """Run the query until it is stopped, has read everything with ``available-now``, or fails."""
     session, decoding = reader.session, reader.decoding_options()
     if is_connect(session):
-        run_batches(session, decoding, batches.handler(checkpoint), request, starts, checkpoint, settings)
+        handler = batches.handler(checkpoint)
+        run_batches(session, decoding, handler, request, starts, checkpoint, settings, lambda: batches.is_outdated)
         return
     continues = str(settings.trigger != AVAILABLE_NOW).lower()
     options = {"limitFirstBatch": continues}  # before Spark 4.2 a source does not know its trigger
@@ -183,7 +208,7 @@ def run_query(
     except Exception as error:
         raise one_line_error(error) from error
     try:
-        while query.isActive and not settings.stop.is_set():
+        while query.isActive and not settings.stop.is_set() and not batches.is_outdated:
             # A query has no event to wait for together with the stop.
             settings.stop.wait(_POLL_SECONDS)
         batches.close()

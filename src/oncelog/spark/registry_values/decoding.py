@@ -14,7 +14,7 @@ from oncelog.schemas.client.settings import parse_settings
 from oncelog.schemas.schema import Reference, Schema, SchemaError, SchemaType
 from oncelog.schemas.wire_format import VALUE
 from oncelog.spark.json_values.decoding import BAD
-from oncelog.spark.session.errors import OptionError
+from oncelog.spark.session.errors import OptionError, SparkSourceError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from oncelog.schemas.columns.registered import RegisteredColumns
 
-OPTION: Final = "decodeRegistry"
+OPTION: Final = "decodeRegistrySecret"
+"""Spark hides options by their names, in plans, pages and logs: this one may hold a password."""
 _MISSING: Final = {
     "fastavro", "google", "jsonschema_rs", "numpy", "pyarrow",
 }  # fmt: skip
@@ -31,7 +32,8 @@ _MISSING: Final = {
 @dataclass(frozen=True)
 class RegistryDecoding:
     """``schema`` is the version of ``subject`` that all values are read by. With ``columns``, its fields become the
-    table's; without, the key or value itself is decoded. ``fails``: a bad record ends the query."""
+    table's; without, the key or value itself is decoded. ``fails``: a bad record ends the query. ``follows``: the
+    subject's latest version was chosen, whichever that is."""
 
     url: str = field(repr=False)  # may hold a password, as the settings do
     settings: Mapping[str, str] = field(repr=False)
@@ -43,6 +45,7 @@ class RegistryDecoding:
     message: str | None = None
     columns: StructType | None = None
     fails: bool = False
+    follows: bool = False
 
     option_name = OPTION
 
@@ -68,7 +71,25 @@ class RegistryDecoding:
             raise OptionError(f"the schema of subject {subject!r}, version {version}: {error}") from None
         except ModuleNotFoundError as error:
             raise _lacking(error) from None
-        return cls(url, dict(settings or {}), subject, number, schema, context, part, message, None, fails)
+        follows = version == LATEST
+        return cls(url, dict(settings or {}), subject, number, schema, context, part, message, None, fails, follows)
+
+    def current(self) -> Self:
+        """The same by the latest version, if that was chosen. Raises OptionError."""
+        if not self.follows:
+            return self
+        return self.resolve(
+            self.url, self.settings, subject=self.subject, part=self.part, message=self.message, fails=self.fails
+        )
+
+    def is_outdated(self) -> bool:
+        """True if the latest version was chosen, and is another one by now. Raises SparkSourceError."""
+        if not self.follows:
+            return False
+        try:
+            return self._client().version(self.subject).version != self.version
+        except RegistryError as error:
+            raise SparkSourceError(f"the registry at {self.shown_url}: {error}") from error
 
     def with_columns(self, columns: StructType | None) -> Self:
         return replace(self, columns=columns)
@@ -107,12 +128,21 @@ class RegistryDecoding:
         try:
             from oncelog.schemas.columns.registered import RegisteredColumns
 
-            registry = _registry(self.url, tuple(sorted(self.settings.items())))
-            return RegisteredColumns(registry, self.schema, self.part, message=self.message, context=self.context)
+            return RegisteredColumns(
+                self._client(),
+                self.schema,
+                self.part,
+                message=self.message,
+                context=self.context,
+                subject=self.subject,
+            )
         except (SchemaError, RegistryError) as error:
             raise OptionError(f"subject {self.subject!r}, version {self.version}, as columns: {error}") from None
         except ModuleNotFoundError as error:
             raise _lacking(error) from None
+
+    def _client(self) -> Registry:
+        return _registry(self.url, tuple(sorted(self.settings.items())))
 
     def arrow_type(self) -> pa.DataType:
         """The type of the decoded part in Spark."""

@@ -55,6 +55,7 @@ OPTIONS: Final[Mapping[str, str | None]] = {
     "heldAfter": "10s",
     "ranges": None,
     **dict.fromkeys(("valueSchema.registry", "valueSchema.subject", "keySchema.registry", "keySchema.subject")),
+    **dict.fromkeys(("valueSchema.registry.url", "keySchema.registry.url")),
     **dict.fromkeys(("valueSchema.version", "keySchema.version"), "latest"),
     **dict.fromkeys(("valueSchema.message", "keySchema.message")),
     "badRecords": "keep",
@@ -178,7 +179,8 @@ def _refuse(offsets: Mapping[TopicPartition, int], refused: int, message: str) -
 
 def names_registry(given: Mapping[str, str]) -> bool:
     """True if keys or values are decoded by a registry."""
-    return any(name.lower() in ("valueschema.registry", "keyschema.registry") for name in given)
+    names = {f"{part}schema.registry{ending}" for part in ("key", "value") for ending in ("", ".url")}
+    return any(name.lower() in names for name in given)
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
@@ -214,7 +216,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         no_progress_timeout_ms=positive(options, "kafkaConsumer.pollTimeoutMs"),
         ranges=optional(options, "ranges", _ranges),
         decode_json=options.get("decodejson"),
-        decode_registry=(options["decoderegistry"],) if "decoderegistry" in options else (),
+        decode_registry=(options["decoderegistrysecret"],) if "decoderegistrysecret" in options else (),
     )
 
 

@@ -98,7 +98,9 @@ class FormatTable:
         if self._address.is_directory:
             check_shared(reader.job_session, Path(self._address.place))
         include_headers = self._options.include_headers
-        return SparkStepWriter(reader, self._request.shape, self._columns, include_headers=include_headers)
+        # The ends of the logs are known: no record before them has a newer schema.
+        shape = self._request.shape.current()
+        return SparkStepWriter(reader, shape, self._columns, include_headers=include_headers)
 
     def new_columns(self, writer: StepWriter) -> list[str]:
         existing = self._columns
@@ -107,6 +109,7 @@ class FormatTable:
     def prepare(self, writer: StepWriter) -> None:
         described = self.describe()
         self._target.prepare(writer.schema, writer.partition_by, described)
+        self.__dict__.pop("_columns", None)
         if self._is_described:
             return
         recorded = self._target.describe()

@@ -108,10 +108,10 @@ class ParquetTable:
         from oncelog.spark.targets.parquet_writer import ShapedFileWriter, SparkFileWriter, known_columns
 
         check_shared(reader.job_session, self._table.hidden)
-        shape = self._request.shape
-        if shape.is_plain:
+        if self._request.shape.is_plain:
             return SparkFileWriter(reader)
-        return ShapedFileWriter(reader, shape, known_columns(self.describe()))
+        # The ends of the logs are known: no record before them has a newer schema.
+        return ShapedFileWriter(reader, self._request.shape.current(), known_columns(self.describe()))
 
     def new_columns(self, writer: FileWriter) -> list[str]:
         return writer.new_columns if isinstance(writer, ShapedWriter) else []

@@ -1,4 +1,4 @@
-"""Causes of share groups (KIP-932), made by hand on Apache Kafka."""
+"""Causes of share groups (KIP-932), made by hand on oncelog and on Apache Kafka."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.client.blocking import Client
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
+from oncelog.testing import Broker
+from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.interop.admin.conftest import FAST
 from tests.interop.admin.explain.test_explain import MINUTE_MS, Later, causes
-from tests.interop.admin.lab import at
+from tests.interop.admin.lab import ByHand, at
 from tests.interop.admin.share_members import ACCEPT, REJECT, RELEASE, ShareMember
 from tests.interop.cli.conftest import Run
 from tests.interop.cli.conftest import run_at as run_at
@@ -31,7 +33,7 @@ from tests.peers.apache_kafka import ApacheKafka, KafkaTools
 from tests.unit.console.visits import token_of, visiting
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.java]
+pytestmark = pytest.mark.slow
 QUICK_LOCKS = {
     "group.share.min.record.lock.duration.ms": "1000",
     "group.share.record.lock.duration.ms": "1500",
@@ -41,10 +43,26 @@ WINDOW_MS = 15 * MINUTE_MS
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def quick_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
     """Apache Kafka with locks of a second and a half."""
     with ApacheKafka(tmp_path_factory.mktemp("kafka"), properties=QUICK_LOCKS) as kafka:
-        yield kafka.bootstrap_servers
+        yield kafka
+
+
+@pytest.fixture(params=["oncelog", pytest.param("kafka", marks=pytest.mark.java)])
+def servers(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The bootstrap servers of one, then the other."""
+    if request.param == "kafka":
+        yield request.getfixturevalue("quick_kafka").bootstrap_servers
+        return
+    with Broker(QUICK_LOCKS) as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def tells_locks(request: pytest.FixtureRequest) -> bool:
+    """True if leaders tell who holds what."""
+    return "kafka" not in request.node.callspec.id
 
 
 @pytest.fixture
@@ -178,7 +196,7 @@ def test_records_that_are_rejected_and_where_they_go(client: Client, topic: str)
     member.leave()
 
 
-def test_a_queue_that_waits_for_its_first_record(client: Client, later: Client, topic: str) -> None:
+def test_a_queue_that_waits_for_its_first_record(client: Client, later: Client, topic: str, tells_locks: bool) -> None:
     group = f"g-{topic}"
     settings(client, group)
     member = joined(client, group, topic)
@@ -189,6 +207,7 @@ def test_a_queue_that_waits_for_its_first_record(client: Client, later: Client, 
     told = the(explain_group(later, group), Cause.WAITS_FOR_RECORD)
     assert (told.evidence["offset"], told.evidence["done_after"]) == (3, 16)
     assert f"In {topic}-0 offset 3 has been the first that is not dealt with for" in told.sentences[0]
+    assert (told.evidence.get("member_id") == member.member_id) is tells_locks
     member.leave()
 
 
@@ -227,7 +246,9 @@ def test_members_that_do_not_fetch_and_groups_without_any(client: Client, later:
     assert [outcome.error for outcome in delete_groups(client, [group])] == [None]
 
 
-def test_the_command_line(servers: str, client: Client, topic: str, run_at: Callable[[str], Run]) -> None:
+def test_the_command_line(
+    servers: str, client: Client, topic: str, run_at: Callable[[str], Run], tells_locks: bool
+) -> None:
     group, run = f"g-{topic}", run_at(servers)
     altered = run("group", "alter", group, "-c", "share.auto.offset.reset=earliest", "--json").out
     assert json.loads(altered)["set"] == {"share.auto.offset.reset": "earliest"}
@@ -239,7 +260,8 @@ def test_the_command_line(servers: str, client: Client, topic: str, run_at: Call
     assert shown["group"]["group_type"] == "share"
     assert [(row["start_offset"], row["log_end"], row["lag"]) for row in shown["partitions"]] == [(4, 20, 16)]
     [row] = shown["deliveries"]
-    assert row["source"] == "log"
+    assert row["source"] == ("leader" if tells_locks else "log")
+    assert (row["in_flight_records"] == 16) is tells_locks
     assert {"first_offset": 4, "state": "available", "delivery_count": 1}.items() <= row["batches"][0].items()
     assert shown["configs"]["share.auto.offset.reset"] == "earliest"
     assert "available" in run("group", "describe", group, "--deliveries").out
@@ -257,7 +279,81 @@ def test_the_command_line(servers: str, client: Client, topic: str, run_at: Call
     assert "no such group" in run("group", "describe", group).err
 
 
-def test_the_whole_cluster(servers: str, client: Client, topic: str) -> None:
+def test_locks_of_a_member_that_is_gone(
+    servers: str, client: Client, topic: str, tells_locks: bool, run_at: Callable[[str], Run]
+) -> None:
+    group = f"g-{topic}"
+    settings(client, group, share_record_lock_duration_ms="60000")
+    member = joined(client, group, topic)
+    member.acquires()
+    member.leave()
+    report = explain_group(client, group)
+    assert (Cause.HOLDS_RECORDS in causes(report)) is tells_locks
+    if not tells_locks:
+        assert any("Apache Kafka's brokers do not tell" in question for question in report.unknown)
+        return
+    told = the(report, Cause.HOLDS_RECORDS)
+    assert (told.evidence["is_gone"], told.evidence["records"]) == (True, 20)
+    assert told.about == f"member {member.member_id}"
+    assert "(gone)" in run_at(servers)("group", "describe", group, "--deliveries").out
+
+
+def feature(client: Client, level: int) -> None:
+    """Set the level of share.version, down as well."""
+    unsafe_downgrade, upgrade = 3, 1
+    update = FeatureUpdateKey(
+        feature="share.version", max_version_level=level, upgrade_type=upgrade if level else unsafe_downgrade
+    )
+    message = UpdateFeaturesRequest(feature_updates=[update])
+    answer = client.run(client.cluster.request(message, broker="controller"))
+    assert not answer.error_code, (answer.error_code, answer.error_message)
+
+
+def test_share_groups_that_are_off(
+    client: Client, servers: str, topic: str, run_at: Callable[[str], Run], request: pytest.FixtureRequest
+) -> None:
+    group, run = f"g-{topic}", run_at(servers)
+    settings(client, group)
+    member = joined(client, group, topic)
+    member.acquires()
+    member.acknowledge(0, 3, ACCEPT)
+    member.leave()
+    feature(client, 0)
+    request.addfinalizer(lambda: feature(client, 2))
+    with Client(servers, config=FAST) as after:
+        report = explain_group(after, group)
+        told = the(report, Cause.SHARE_GROUPS_OFF)
+        assert (told.severity, report.is_stuck) == (Severity.STUCK, True)
+        assert "share groups are off in this cluster" in report.summary
+        problems = {problem.name: problem.cause for problem in explain_cluster(after).problems}
+        assert problems[group] is Cause.SHARE_GROUPS_OFF
+    assert "share groups are off" in run("group", "describe", group).out
+    assert "share groups are off" in run("group", "reset-offsets", group, "--to-earliest").err
+    with visiting(servers) as visitor:
+        assert "Share groups are off in this cluster" in visitor.get(f"/groups/one?name={group}").text
+
+
+def test_a_transaction_that_holds_a_group_of_committed_records(client: Client, later: Client, topic: str) -> None:
+    group = f"g-{topic}"
+    settings(client, group, share_isolation_level="read_committed")
+    producer = ByHand(client, f"id-{topic}", timeout_ms=900_000)
+    producer.begin(at(topic))
+    member = joined(client, group, topic)
+    member.acquires()
+    member.acknowledge(0, 19, ACCEPT)
+    assert member.fetch() == []
+    report = explain_group(later, group)
+    told = the(report, Cause.HELD_BY_TRANSACTION)
+    assert (told.about, told.evidence["verdict"]) == (f"{topic}-0", "live")
+    assert Cause.NOTHING_ACQUIRED not in causes(report)
+    assert [row.transactional_id for row in report.transactions] == [f"id-{topic}"]
+    alter_configs(client, ResourceType.GROUP, group, change={"share.isolation.level": "read_uncommitted"})
+    assert Cause.HELD_BY_TRANSACTION not in causes(explain_group(later, group))
+    producer.end()
+    member.leave()
+
+
+def test_the_whole_cluster(client: Client, topic: str, tells_locks: bool) -> None:
     group = f"g-{topic}"
     settings(client, group)
     member = joined(client, group, topic)
@@ -268,14 +364,15 @@ def test_the_whole_cluster(servers: str, client: Client, topic: str) -> None:
     report = explain_cluster(client)
     [problem] = [problem for problem in report.problems if problem.name == group]
     assert (problem.kind, problem.cause, problem.severity) == ("group", Cause.NO_MEMBERS, Severity.STUCK)
-    assert (problem.unread, problem.more) == (15, 1)
+    # The records that it left without giving them back are a cause where leaders tell it.
+    assert (problem.unread, problem.more) == (15, 1 + tells_locks)
     assert problem.explain == f"oncelog explain group {group}"
     [summary] = [summary for summary in report.groups if summary.group == group]
     assert (summary.group_type, summary.members, summary.lag, summary.unknown) == ("share", 0, 15, 0)
     assert not [line for line in report.unknown if "share" in line], report.unknown
 
 
-def test_the_console(servers: str, client: Client, topic: str, tmp_path: Path) -> None:
+def test_the_console(servers: str, client: Client, topic: str, tmp_path: Path, tells_locks: bool) -> None:
     group = f"g-{topic}"
     settings(client, group)
     member = joined(client, group, topic)
@@ -287,9 +384,10 @@ def test_the_console(servers: str, client: Client, topic: str, tmp_path: Path) -
         shown = visitor.get(f"/groups/one.json?name={group}").json()
         [row] = shown["partitions"]["rows"]
         assert (row["start_offset"], row["log_end"], row["lag"], row["most_deliveries"]) == (4, 20, 16, 1)
-        assert (shown["from_log"], shown["in_flight"], shown["members"]) == (True, None, 1)
+        assert (shown["from_log"], shown["members"]) == (not tells_locks, 1)
+        assert (shown["in_flight"], shown["acquired"]) == ((16, 15) if tells_locks else (None, None))
         assert shown["records"]["rows"][0]["state"] == "available"
-        assert "Locks are not recorded" in page
+        assert ("Locks are not recorded" in page) is not tells_locks
         assert "share.record.lock.duration.ms" in page
         assert "earliest" in page
         wait_until(lambda: lag_in_list(visitor, group) == 16, "the lag in the list")

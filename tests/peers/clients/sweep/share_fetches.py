@@ -200,9 +200,11 @@ def _limits(wire: Wire) -> None:
         answer = share_fetch(wire, GROUP, FIRST, epoch, topic_id, [0], **fields)
         if answer is not None and not answer.error_code:
             epoch += 1
-    share_fetch(wire, GROUP, FIRST, LEAVING)
-    share_fetch(wire, GROUP, FIRST, 0, topic_id, [0], max_records=4, share_acquire_mode=RECORD_LIMIT)
     with wire.another() as other:
+        # A group with a session keeps its batches in memory, and so where they were split.
+        share_fetch(other, GROUP, SECOND, 0)
+        share_fetch(wire, GROUP, FIRST, LEAVING)
+        share_fetch(wire, GROUP, FIRST, 0, topic_id, [0], max_records=4, share_acquire_mode=RECORD_LIMIT)
         share_fetch(other, GROUP, SECOND, 0, topic_id, [0], max_records=4, share_acquire_mode=RECORD_LIMIT)
         share_acknowledge(other, GROUP, SECOND, 1, topic_id, {0: [(0, 3, [ACCEPT])]})
         share_acknowledge(other, GROUP, SECOND, 2, topic_id, {0: [(4, 7, [ACCEPT])]})

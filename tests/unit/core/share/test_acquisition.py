@@ -1,4 +1,4 @@
-"""Which records a member acquires: new ones and available ones, in both modes, up to the limits."""
+"""Acquisition of new and of available records, in both modes, up to the limits."""
 
 from __future__ import annotations
 

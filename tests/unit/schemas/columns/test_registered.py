@@ -13,7 +13,7 @@ import pytest
 from oncelog.records.columns.arrow_arrays import HEADERS
 from oncelog.schemas.client.errors import RegistryError
 from oncelog.schemas.client.registry import Registry
-from oncelog.schemas.columns.registered import RegisteredColumns, reader_schema
+from oncelog.schemas.columns.registered import MAX_LACKING, RegisteredColumns, reader_schema
 from oncelog.schemas.schema import Reference, Schema, SchemaError, SchemaType
 from oncelog.schemas.values.encoding import Encoder
 from tests.unit.schemas.fake_registry import fake_registry
@@ -41,7 +41,7 @@ def encoder(client: Registry, schema: Schema, **settings: Any) -> Encoder:
 
 def columns(client: Registry, subject: str = "orders-value", **settings: Any) -> RegisteredColumns:
     schema, context, _ = reader_schema(client, subject)
-    return RegisteredColumns(client, schema, context=context, **settings)
+    return RegisteredColumns(client, schema, context=context, subject=subject, **settings)
 
 
 def test_ids_mixed_in_a_batch_keep_their_order() -> None:
@@ -218,3 +218,77 @@ def test_nothing_at_all() -> None:
         encoder(client, FIRST)
         assert len(columns(client).decode(pa.array([], pa.binary())).values) == 0
         assert columns(client).decode(pa.array([None], pa.binary())).values.to_pylist() == [None]
+
+
+def framed(schema_id: int) -> bytes:
+    return b"\0" + schema_id.to_bytes(4, "big") + b"\2"
+
+
+def test_a_batch_asks_for_few_absent_ids_and_for_those_of_most_records_first() -> None:
+    with fake_registry(MemoryRegistry()) as fake, Registry(fake.url) as client:
+        writer = encoder(client, FIRST)
+        values = [framed(number) for number in range(1_000, 1_500)]
+        values += [writer.encode({"id": 7}).data] * 2
+        reading = columns(client)
+        fake.requests.clear()
+        decoded = reading.decode(pa.array(values, pa.binary()))
+        assert len(fake.requests) == MAX_LACKING + 1
+        assert decoded.values.to_pylist()[-2:] == [{"id": 7}] * 2
+        assert decoded.reasons is not None
+        reasons = decoded.reasons.to_pylist()
+        assert sum("the registry does not have it" in (reason or "") for reason in reasons) == MAX_LACKING
+        assert sum("it was not asked for" in (reason or "") for reason in reasons) == 400
+        fake.requests.clear()
+        reading.decode(pa.array(values[:3], pa.binary()))
+        assert len(fake.requests) == 3, "an absence is asked for again by the next batch"
+
+
+class Refusing(MemoryRegistry):
+    """Refuses some ids, and everything once it is down."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__()
+        self.status = status
+        self.refused: set[str] = set()
+        self.is_down = False
+        self.recovers = False
+
+    def __call__(self, method: str, target: str, body: Any) -> tuple[int, Any]:
+        last = target.rpartition("/")[2]
+        if self.is_down or (target.startswith("/schemas/ids/") and last in self.refused):
+            return self.status, {"error_code": self.status * 100 + 1, "message": "no"}
+        if self.recovers and method == "GET":
+            self.refused.clear()
+        return super().__call__(method, target, body)
+
+
+@pytest.mark.parametrize("status", [403, 500])
+def test_an_id_that_is_refused_makes_bad_records_and_not_a_batch_that_fails_for_ever(status: int) -> None:
+    served = Refusing(status)
+    with fake_registry(served) as fake, Registry(fake.url, sleep=lambda _: None) as client:
+        first, second = encoder(client, FIRST), encoder(client, SECOND)
+        served.refused = {"2"}
+        batch = pa.array([first.encode({"id": 1}).data, second.encode({"id": 2, "note": None}).data], pa.binary())
+        reading = columns(client, subject="orders-value")
+        fresh = RegisteredColumns(client, FIRST, subject="orders-value")
+        for _ in range(2):
+            decoded = fresh.decode(batch)
+            assert decoded.values.to_pylist() == [{"id": 1}, None]
+            assert decoded.reasons is not None
+            assert f"no ({status}, error {status}01)" in decoded.reasons.to_pylist()[1]
+        asked = [target for _, target in fake.requests if target == "/schemas/ids/2"]
+        assert len(asked) <= 8
+        served.is_down = True
+        with pytest.raises(RegistryError, match=f"{status}, error"):
+            reading.decode(batch)
+        with pytest.raises(RegistryError, match=f"{status}, error"):
+            RegisteredColumns(client, FIRST).decode(batch)
+
+
+def test_a_registry_that_recovers_loses_no_record() -> None:
+    served = Refusing(500)
+    with fake_registry(served) as fake, Registry(fake.url, sleep=lambda _: None) as client:
+        data = encoder(client, FIRST).encode({"id": 1}).data
+        served.refused, served.recovers = {"1"}, True
+        reading = RegisteredColumns(client, FIRST, subject="orders-value")
+        assert reading.decode(pa.array([data], pa.binary())).values.to_pylist() == [{"id": 1}]

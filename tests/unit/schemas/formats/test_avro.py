@@ -193,3 +193,12 @@ def test_nested_types_are_bounded() -> None:
 def test_text_is_bounded() -> None:
     with pytest.raises(SchemaError, match="at most 1048576 bytes"):
         parse(Schema(" " * (1 << 20) + '"int"'))
+
+
+@pytest.mark.parametrize("document", ['"{name}"', '{{"type": "enum", "name": "E", "symbols": ["{name}", "{name}"]}}'])
+def test_an_error_does_not_repeat_a_name_of_a_hundred_kilobytes(document: str) -> None:
+    name = "a" * 100_000
+    with pytest.raises(SchemaError) as refused:
+        parse(Schema(document.format(name=name)), lambda reference: Schema(""))
+    assert len(str(refused.value)) < 1_100
+    assert str(refused.value).endswith(("referenced schema", "twice"))
