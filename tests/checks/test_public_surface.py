@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from oncelog.cli.txn import prometheus_exporter
-from oncelog.runtime.metrics import broker_metrics, cluster_metrics, transaction_samples
+from oncelog.runtime.metrics import broker_metrics, cluster_metrics, share_metrics, transaction_samples
 from tests.checks.public_surface import COMMAND, MODULES, RECORD, ROOT, documented_metrics, signature, surface
 
 PAGE: Final = ROOT / "docs" / "public-surface.md"
@@ -30,7 +30,7 @@ def test_the_page_names_every_public_module() -> None:
 
 
 def test_code_and_documentation_name_the_same_metrics() -> None:
-    modules = (broker_metrics, cluster_metrics, transaction_samples, prometheus_exporter)
+    modules = (broker_metrics, cluster_metrics, share_metrics, transaction_samples, prometheus_exporter)
     sources = [inspect.getsource(module) for module in modules]
     named = {name for source in sources for name in re.findall(r'"(oncelog_\w+)"', source)}
     documented = {name for name in documented_metrics() if not name.startswith(OF_MIRRORS)}

@@ -94,7 +94,8 @@ class Hostile:
         )
 
     def step(self) -> None:
-        request = self.random.choice([self.fetch, self.acknowledgement])()
+        fetches = self.random.choice((True, False))
+        request: ShareFetchRequest | ShareAcknowledgeRequest = self.fetch() if fetches else self.acknowledgement()
         request.group_id, request.member_id = "g", "bad"
         session = next(iter(self.driver.node.share.partitions.sessions._sessions.values()), None)
         in_order = 0 if session is None else session.epoch

@@ -14,7 +14,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from oncelog.admin.configs import ResourceType, alter_configs
+from oncelog.client.blocking import Client
 from tests.certificates import Authority
+from tests.interop.admin.share_members import ACCEPT, REJECT, ShareMember
 from tests.scenario.runtime.test_process import ready_line, serve
 from tests.waiting import HANG_S
 
@@ -100,6 +103,36 @@ def documented() -> dict[str, set[str]]:
             labels = {label for label in row[2].replace(",", " ").split() if label}
             results.update(dict.fromkeys(re.findall(r"`(\w+)`", row[1]), labels))
     return results
+
+
+def test_share_groups_are_measured(running: Running) -> None:
+    with Client(running.bootstrap) as client:
+        admin = AdminClient({"bootstrap.servers": running.bootstrap})
+        admin.create_topics([NewTopic("jobs", 1, 1)])["jobs"].result(HANG_S)
+        before = running.metrics()
+        assert value(before, "oncelog_share_sessions") == 0
+        assert value(before, "oncelog_share_acknowledged_records_total", type="accept") == 0
+        assert not before["oncelog_share_records_in_flight"].samples
+        alter_configs(client, ResourceType.GROUP, "workers", change={"share.auto.offset.reset": "earliest"})
+        plain = Producer({"bootstrap.servers": running.bootstrap})
+        for _ in range(10):
+            plain.produce("jobs", b"v")
+        assert plain.flush(HANG_S) == 0
+        member = ShareMember(client, "workers", "jobs")
+        member.join()
+        member.acquires(10)
+        member.acknowledge(0, 2, ACCEPT)
+        member.acknowledge(5, 5, REJECT)
+        metrics = running.metrics()
+    for kind, count in (("accept", 3), ("reject", 1), ("release", 0), ("renew", 0), ("gap", 0)):
+        assert value(metrics, "oncelog_share_acknowledged_records_total", type=kind) == count
+    assert value(metrics, "oncelog_share_records_in_flight", group="workers", topic="jobs") == 7
+    assert value(metrics, "oncelog_share_batches_in_flight", group="workers", topic="jobs") >= 1
+    assert (value(metrics, "oncelog_share_sessions"), value(metrics, "oncelog_share_session_partitions")) == (1, 1)
+    assert value(metrics, "oncelog_share_partitions") == 1
+    assert value(metrics, "oncelog_groups", protocol="share", state="Stable") == 1
+    assert value(metrics, "oncelog_share_lock_timeouts_total") == 0
+    assert value(metrics, "oncelog_share_dead_letters_total", outcome="failed") == 0
 
 
 def test_every_metric_is_documented_is_there_and_is_true(running: Running) -> None:

@@ -19,7 +19,7 @@ from oncelog.admin.log_bounds import log_bounds
 from oncelog.admin.transactions.fetches import read_range
 from oncelog.base.errors import ErrorCode
 from oncelog.base.hashing import coordinator_partition
-from oncelog.base.ids import SHARE_GROUP_STATE, TopicPartition, uuid_text
+from oncelog.base.ids import SHARE_GROUP_STATE, Offset, TopicPartition, uuid_text
 from oncelog.base.units import MIB
 from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.client.machine.consumed_records import ConsumedRecord
@@ -177,17 +177,17 @@ def overlaid(old: Sequence[StateBatch], new: Sequence[StateBatch], start_offset:
                 kept.append(piece)
                 continue
             if piece.first_offset < batch.first_offset:
-                kept.append(piece._replace(last_offset=batch.first_offset - 1))
+                kept.append(piece._replace(last_offset=Offset(batch.first_offset - 1)))
             if piece.last_offset > batch.last_offset:
-                kept.append(piece._replace(first_offset=batch.last_offset + 1))
+                kept.append(piece._replace(first_offset=Offset(batch.last_offset + 1)))
         pieces = [*kept, batch]
     joined: list[StateBatch] = []
     for piece in sorted(pieces):
         if piece.last_offset < start_offset:
             continue
-        first = max(piece.first_offset, start_offset)
+        first = Offset(max(piece.first_offset, start_offset))
         if joined and joined[-1].last_offset == first - 1 and joined[-1][2:] == piece[2:]:
             joined[-1] = joined[-1]._replace(last_offset=piece.last_offset)
         else:
-            joined.append(piece._replace(first_offset=first))
+            joined.append(piece._replace(first_offset=Offset(first)))
     return tuple(joined)

@@ -37,7 +37,7 @@ CONFIGS_OF_THE_PROCESS: Final = frozenset(
 """Broker keys that name its addresses, directories and quorum, and keys of our own."""
 LAST_IN_4_3: Final = {18: 4, 28: 5, 42: 2}
 """The last version in Apache Kafka 4.3 of the APIs that have more in 4.4."""
-METADATA_VERSION: Final = "metadata.version"
+RAISED_SINCE_4_3: Final = frozenset({"metadata.version", "share.version"})
 API_VERSIONS: Final = 18
 NOT_COORDINATOR: Final = 16
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3
@@ -100,7 +100,7 @@ def leave_out_what_is_newer(api: str, recorded: Any, ours: Any) -> None:
             row.max_version = min(row.max_version, LAST_IN_4_3.get(row.api_key, row.max_version))
         for answer in (recorded, ours):
             for features in (answer.supported_features, answer.finalized_features):
-                features[:] = [feature for feature in features if feature.name != METADATA_VERSION]
+                features[:] = [feature for feature in features if feature.name not in RAISED_SINCE_4_3]
     elif api == "CreateTopics":
         mine_by_name = {topic.name: topic for topic in ours.topics}
         for topic in recorded.topics:

@@ -12,8 +12,8 @@ from typing import Final
 
 import pytest
 
-from oncelog.handlers.registry import BY_KEY
 from oncelog.testing import Broker
+from oncelog.testing import broker as testing_broker
 from tests.conformance.golden.corpus import DATA, DATA_4_3, properties_of, scenario_of, warm_up
 from tests.conformance.golden.known import judge
 from tests.conformance.golden.replay import Replay
@@ -23,20 +23,16 @@ RECORDINGS: Final = sorted(DATA.glob("*.xz"))
 OLDER_RECORDINGS: Final = sorted(DATA_4_3.glob("*.xz"))
 
 
-INITIALIZE_SHARE_GROUP_STATE: Final = 83
-
-
 @pytest.fixture
-def broker(recording: Path) -> Iterator[Broker]:
-    """As Apache Kafka was configured for the recording."""
+def broker(recording: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
+    """As Apache Kafka was configured for the recording, without the defaults that suit other tests."""
+    monkeypatch.setattr(testing_broker, "DEFAULTS", {"log.sync.policy": "none"})
     with Broker(properties_of(scenario_of(recording))) as running:
         yield running
 
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=[path.stem for path in RECORDINGS])
 def test_the_answers_are_apache_kafkas(recording: Path, broker: Broker) -> None:
-    if scenario_of(recording).startswith("share-") and INITIALIZE_SHARE_GROUP_STATE not in BY_KEY:
-        pytest.xfail("share groups are not served yet")
     warm_up((broker.host, broker.port), scenario_of(recording))
     judge(recording.stem, list(Replay((broker.host, broker.port), load(recording)).run()))
 

@@ -94,20 +94,20 @@ def failed(results: Iterable[Acknowledged]) -> list[Acknowledged]:
 def test_two_consumers_share_a_partition_and_get_each_record_once(client: Client, topic: str) -> None:
     few = ShareSettings(acquire="record_limit", max_records=5, max_wait_ms=50)
     seen: list[int] = []
-    with ShareConsumer(client, topic, [topic], settings=few) as one:
-        read_one = one.poll(3000)
-        with ShareConsumer(client, topic, [topic], settings=few) as two:
-            two.poll(3000)
+    with ShareConsumer(client, topic, [topic], settings=few) as first:
+        read_first = first.poll(3000)
+        with ShareConsumer(client, topic, [topic], settings=few) as second:
+            second.poll(3000)
             fill(client, topic, 100)
             counts = [0, 0]
             while len(seen) < 100:
-                for index, consumer in enumerate((one, two)):
+                for index, consumer in enumerate((first, second)):
                     records = consumer.poll(50)
                     counts[index] += len(records)
                     seen += numbers(records)
-            assert not failed(one.commit())
-            assert not failed(two.commit())
-    assert (read_one, sorted(seen)) == ([], list(range(100)))
+            assert not failed(first.commit())
+            assert not failed(second.commit())
+    assert (read_first, sorted(seen)) == ([], list(range(100)))
     assert all(counts)
 
 

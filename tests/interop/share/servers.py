@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -61,7 +62,7 @@ class Queue:
 
     def _append(self, wire: Wire, *values: str) -> None:
         while (
-            wire.produce(self.topic, *(value.encode() for value in values))
+            wire.produce(self.topic, *(value.encode() for value in values), timestamp=int(time.time() * 1000))
             .responses[0]
             .partition_responses[0]
             .error_code

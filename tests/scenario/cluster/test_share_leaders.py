@@ -26,7 +26,7 @@ CONFIG = {
 
 @pytest.fixture
 def cluster() -> Cluster:
-    """Three brokers; ``t`` is led by broker 1, ``u`` by broker 2, and their group ``g`` begins with the first record."""
+    """Three brokers: 1 leads ``t``, 2 leads ``u``; their group ``g`` begins with the first record."""
     cluster = Cluster(3, CONFIG)
     peer = cluster.connect(1)
     create_replicated(peer, [1, 2, 3])

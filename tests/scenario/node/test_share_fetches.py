@@ -24,6 +24,7 @@ from tests.scenario.node.shares import (
     values,
     write,
 )
+from tests.scenario.node.test_quotas import set_quota
 
 LOCK_MS = 30_000
 T = ("t", 0)
@@ -434,3 +435,16 @@ def test_records_of_transactions(persister) -> None:
     assert other.write() == 3
     other.end()
     assert acquired(member.fetch())[0][0] == 3
+
+
+def test_a_member_over_its_quota_gets_its_records_and_waits_afterwards(driver, member) -> None:
+    set_quota(driver.connect(), consumer_byte_rate=1000.0)
+    for _ in range(2):
+        assert not member.peer.paused
+        member.driver.connect().ask(produce("t", batch(driver, b"x" * 6000)), 9)
+        got = member.fetch(T)
+        assert acquired(got)
+    assert 1000 <= got.throttle_time_ms <= 3000
+    assert member.peer.paused
+    driver.advance(got.throttle_time_ms)
+    assert not member.peer.paused

@@ -25,6 +25,11 @@ from oncelog.wire.messages.delete_share_group_offsets import (
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from oncelog.wire.messages.describe_groups import DescribeGroupsRequest
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
+from oncelog.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from oncelog.wire.messages.list_groups import ListGroupsRequest
 from oncelog.wire.messages.offset_commit import (
@@ -388,8 +393,10 @@ def test_offsets_are_altered_described_with_their_lag_and_deleted(driver: Driver
     assert shares.starts(topic_id(driver)) == {1: 2}
     assert parts(describe_offsets(peer, None)) == [("t", 1, 2, 1, 0)]
     assert parts(describe_offsets(peer, None, version=0)) == [("t", 1, 2, -1, 0)]
-    named = describe_offsets(peer, {"t": [0, 1, -1], "missing": [3]})
-    assert parts(named) == [("t", 0, -1, -1, 0), ("t", 1, 2, 1, 0), ("t", -1, -1, -1, 0), ("missing", 3, -1, -1, 0)]
+    named = describe_offsets(peer, {"t": [0, 1], "missing": [3]})
+    assert parts(named) == [("t", 0, -1, -1, 0), ("t", 1, 2, 1, 0), ("missing", 3, -1, -1, 0)]
+    for impossible in ([-1], []):
+        assert describe_offsets(peer, {"t": impossible}).error_code == E.UNKNOWN_SERVER_ERROR
     (group,) = peer.ask(ListGroupsRequest(), 5).groups
     assert (group.group_id, group.group_state) == ("g", "Empty")
     deleted = delete_offsets(peer, "t", "missing")
@@ -454,3 +461,29 @@ def test_a_deleted_topic_is_forgotten(driver: Driver, shares: Coordinators) -> N
     response = settled(driver, peer)
     assert shares.starts(topic_id(driver)) == {0: -1}, "the new topic begins where the group says"
     assert response.error_code == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        (
+            "share.session.timeout.ms",
+            "44999",
+            "share.session.timeout.ms must be in the range 45000 to 60000 inclusive.",
+        ),
+        ("share.delivery.count.limit", "11", "share.delivery.count.limit must be in the range 2 to 10 inclusive."),
+        ("share.auto.offset.reset", "none", "Invalid value none for configuration share.auto.offset.reset"),
+        ("share.isolation.level", "serializable", "String must be one of: read_committed, read_uncommitted"),
+        (
+            "errors.deadletterqueue.topic.name",
+            "__dlq",
+            "errors.deadletterqueue.topic.name: DLQ topic name must not start with '__'",
+        ),
+    ],
+)
+def test_configs_of_a_group_are_checked(driver: Driver, key: str, value: str, message: str) -> None:
+    change = AlterableConfig(name=key, value=value)
+    resource = AlterConfigsResource(resource_type=32, resource_name="g", configs=[change])
+    (answer,) = driver.connect().ask(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
+    assert answer.error_code == E.INVALID_CONFIG
+    assert message in answer.error_message

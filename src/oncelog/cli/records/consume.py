@@ -15,6 +15,7 @@ import typer
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.cli.records.consume_share import ShareOptions, consume_share
+from oncelog.cli.records.consume_zookeeper import consume_zookeeper
 from oncelog.cli.records.offset_range import start_offsets, stop_offsets
 from oncelog.cli.records.record_output import Sink
 from oncelog.cli.records.registry_options import DecodingOptions
@@ -201,56 +202,52 @@ def consume(
       oncelog consume --group watchers --include 'flights\\..*'
       oncelog consume jobs --share workers
       oncelog consume jobs --share workers --exit --release --json
-      oncelog consume jobs --share workers --count 1 --reject
+      oncelog consume jobs --share workers -c 1 --reject
       oncelog consume flights --group watchers --zookeeper localhost:2181/kafka
       oncelog consume orders -e --json -s value=registry --registry http://localhost:8081
     """
     from oncelog.client.machine.positions import FetchSettings
 
     group = membership.group
-    sharing.require_alone(
-        {
-            "--group": group is not None,
-            "--include": membership.include is not None,
-            "--group-protocol": membership.protocol is not None,
-            "--instance-id": membership.instance_id is not None,
-            "--no-commit": membership.no_commit,
-            "--partition": bool(reading.partition),
-            "--from": bool(reading.start),
-            "--to": reading.to is not None,
-            "--uncommitted": uncommitted,
-            "--zookeeper": old_consumer.zookeeper is not None,
-        }
-    )
-    if sharing.share is not None and not topics:
-        raise typer.BadParameter("name the topics to read: share groups have no patterns")
+    sharing.require_alone(_other_ways(membership, reading, uncommitted, old_consumer))
     start, until_ms = reading.bounds(group)
     settings = FetchSettings(read_committed=not uncommitted, old_formats=True)
     with decoding.values(cluster.registry_settings()) as values:
         sink = Sink(output.formatter(values), reading.count, not uncommitted)
         if old_consumer.zookeeper is not None:
-            from oncelog.cli.records.consume_zookeeper import consume_zookeeper
-
             membership.refuse_protocol("do not go with --zookeeper")
-            read = old_consumer.subscription(topics or [])
-            keys = cluster.client_settings() | old_consumer.settings()
-            keys |= {"auto.commit.enable": "false"} if membership.no_commit else {}
+            keys = cluster.client_settings() | ({"auto.commit.enable": "false"} if membership.no_commit else {})
             consume_zookeeper(
-                old_consumer.zookeeper, group, read, sink, start, settings, keys, stop_at_end=stop_at_end, quiet=quiet
+                old_consumer, group, topics or [], sink, start, settings, keys, stop_at_end=stop_at_end, quiet=quiet
             )
             return
-        if sharing.share is not None:
-            with cluster.open_client() as client:
-                consume_share(client, sink, sharing, topics or [], reading.count, stop_at_end=stop_at_end, quiet=quiet)
-            return
-        subscription = membership.subscription(topics or [])
+        subscription = None if sharing.share else membership.subscription(topics or [])
         with cluster.open_client() as client:
-            if subscription is not None:
-                commits = not membership.no_commit
-                consume_group(client, sink, subscription, start, settings, stop_at_end, commits, quiet)
+            if sharing.share:
+                consume_share(client, sink, sharing, topics or [], reading.count, stop_at_end=stop_at_end, quiet=quiet)
+            elif subscription is not None:
+                consume_group(client, sink, subscription, start, settings, stop_at_end, not membership.no_commit, quiet)
             else:
-                partitions = reading.partition or []
-                consume_assigned(client, sink, topics or [], partitions, start, settings, until_ms, stop_at_end)
+                chosen = reading.partition or []
+                consume_assigned(client, sink, topics or [], chosen, start, settings, until_ms, stop_at_end)
+
+
+def _other_ways(
+    membership: GroupOptions, reading: RangeOptions, uncommitted: bool, old_consumer: ZooKeeperOptions
+) -> dict[str, bool]:
+    """The options that do not go with a share group, and whether they are given."""
+    return {
+        "--group": membership.group is not None,
+        "--include": membership.include is not None,
+        "--group-protocol": membership.protocol is not None,
+        "--instance-id": membership.instance_id is not None,
+        "--no-commit": membership.no_commit,
+        "--partition": bool(reading.partition),
+        "--from": bool(reading.start),
+        "--to": reading.to is not None,
+        "--uncommitted": uncommitted,
+        "--zookeeper": old_consumer.zookeeper is not None,
+    }
 
 
 def consume_assigned(

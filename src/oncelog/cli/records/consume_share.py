@@ -27,7 +27,7 @@ _MAX_RECORDS: Final = 500
 class ShareOptions:
     share: Annotated[
         str | None,
-        typer.Option("--share", metavar="GROUP", help="Read as a member of a share group, and accept what is printed."),
+        typer.Option("--share", metavar="GROUP", help="Read as a member of a share group, and accept printed records."),
     ] = None
     release: Annotated[
         bool, typer.Option("--release", help="With --share: give printed records back; they are delivered again.")
@@ -39,7 +39,9 @@ class ShareOptions:
     def require_alone(self, others: dict[str, bool]) -> None:
         """Raise BadParameter for options that exclude each other; ``others`` has those of other ways to read, and
         whether they are given."""
-        if self.share is None:
+        if not self.share:
+            if self.share is not None:
+                raise typer.BadParameter("--share needs the name of a group")
             if self.release or self.reject:
                 raise typer.BadParameter("--release and --reject belong to a share group; name it with --share")
             return
@@ -67,12 +69,14 @@ def consume_share(
     from oncelog.client.blocking.share import ShareConsumer
     from oncelog.client.machine.share.values import Acknowledge, ShareSettings
 
+    if not topics:
+        raise typer.BadParameter("name the topics to read: share groups have no patterns")
     group = options.share or ""
     kind = Acknowledge.REJECT if options.reject else Acknowledge.ACCEPT
     require_topics(client, topics)
     settings = ShareSettings(
         acknowledgement="explicit",
-        # What is not printed must not count as delivered to somebody.
+        # Records that are not printed must not count as delivered.
         acquire="batch_optimized" if count is None else "record_limit",
         max_records=_MAX_RECORDS if count is None else min(count, _MAX_RECORDS),
     )

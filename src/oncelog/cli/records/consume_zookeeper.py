@@ -15,19 +15,19 @@ from oncelog.base.ids import TopicPartition
 from oncelog.cli.records.offset_range import stop_offsets
 from oncelog.cli.support.offset_or_time import Start
 from oncelog.cli.support.terminal import print_line
+from oncelog.cli.support.zookeeper_options import ZooKeeperOptions
 
 if TYPE_CHECKING:
     from oncelog.cli.records.record_output import Sink
     from oncelog.client.machine.positions import FetchSettings
-    from oncelog.client.zookeeper import Subscription
 
 _RESETS = {"beginning": "smallest", "end": "largest"}
 
 
 def consume_zookeeper(
-    zookeeper: str,
+    options: ZooKeeperOptions,
     group: str | None,
-    subscription: Subscription,
+    topics: list[str],
     sink: Sink,
     start: Start,
     fetch: FetchSettings,
@@ -40,6 +40,8 @@ def consume_zookeeper(
 
     if group is None:
         raise typer.BadParameter("consuming through ZooKeeper needs a group; name it with --group")
+    zookeeper, subscription = options.zookeeper or "", options.subscription(topics)
+    settings = settings | options.settings()
     if start.keyword in _RESETS:
         settings = {"auto.offset.reset": _RESETS[start.keyword]} | settings
     ends: dict[TopicPartition, int] = {}

@@ -25,7 +25,7 @@ from oncelog.client.programs.share_records import ShareRecords
 OnAcknowledged = Callable[[list[Acknowledged]], Awaitable[None]]
 _IDLE_POLL_MS = 500
 _LONGEST_HEARTBEAT_PAUSE_MS = 1000
-"""A changed subscription is told within this time."""
+"""The coordinator learns of a changed subscription within this time."""
 
 
 class AsyncShareConsumer(ShareRecords):

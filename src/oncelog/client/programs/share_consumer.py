@@ -83,15 +83,15 @@ class ShareConsumerPrograms:
     ) -> None:
         """Queue the acknowledgement of the locked offsets within a range, or report at once that it fails because the
         lock has ended. Raises OutOfTurn for offsets that were acknowledged already."""
-        found = self._locks.within(at, first, last)
-        if found and delivery_count in (None, found[0].delivery_count):
+        locks = self._locks.within(at, first, last)
+        if locks and delivery_count in (None, locks[0].delivery_count):
             if kind is not Acknowledge.RENEW:
                 self._locks.take(at, first, last)
-            for lock in found:
+            for lock in locks:
                 self._queue(at, lock, kind)
             return
         name = self._name(at)
-        if not found and until_ms > self._cluster.environment.wall_ms():
+        if not locks and until_ms > self._cluster.environment.wall_ms():
             raise OutOfTurn(f"offset {first} of {name} was acknowledged already")
         error = BrokerRefused(ErrorCode.INVALID_RECORD_STATE, f"acknowledgement of records of {name}")
         self._report([Acknowledged(name, first, last, kind, error)])
@@ -113,8 +113,8 @@ class ShareConsumerPrograms:
         return None if lock is None or lock.leader == LOST else lock.until_ms
 
     def poll(self, wait_ms: int, *, heartbeats: bool) -> Program[list[AcquiredBatches]]:
-        """What has been acquired, waiting up to ``wait_ms`` for the first. With ``heartbeats`` it maintains the
-        membership too. Raises ClientError."""
+        """Acquired batches, waiting up to ``wait_ms`` for the first; ``heartbeats`` maintains the membership too.
+        Raises ClientError."""
         deadline_ms = self._cluster.now_ms() + wait_ms
         while True:
             self._collect()
@@ -164,7 +164,7 @@ class ShareConsumerPrograms:
             yield from self.member.leave()
 
     def abort(self) -> None:
-        """Close the connections to the leaders, which release what is locked."""
+        """Close the connections to the leaders, which release all locks."""
         for broker in list(self._leaders):
             self._forget(broker, "the consumer was closed")
 
@@ -178,7 +178,7 @@ class ShareConsumerPrograms:
         self._report([Acknowledged(name, lock.first_offset, lock.last_offset, kind, error)])
 
     def _take_arrived(self) -> list[AcquiredBatches]:
-        """What has arrived becomes the caller's, without what is not locked any more."""
+        """Hand what has arrived to the caller, without batches whose lock has ended."""
         wall_ms = self._cluster.environment.wall_ms()
         self._locks.drop_expired(wall_ms - (self.lock_timeout_ms or 0))
         arrived = [batches for batches in self._arrived if batches.lock_until_ms > wall_ms]
@@ -194,7 +194,7 @@ class ShareConsumerPrograms:
             raise self._errors.pop(0)
 
     def _report(self, results: Iterable[Acknowledged]) -> None:
-        # Gaps and what is damaged are this consumer's own business, unless it fails.
+        # The caller has not seen gaps.
         self.results += [result for result in results if result.kind is not Acknowledge.GAP]
 
     def _wait(self, left_ms: int, heartbeats: bool) -> Program[None]:
@@ -219,34 +219,34 @@ class ShareConsumerPrograms:
         return by_leader
 
     def _send(self, *, fetches: bool, opens: bool = False) -> Program[None]:
-        """Send what is due to each leader that has no request in flight. Raises ClientError."""
-        wanted = self._wanted()
+        """Send the due request to each leader without one in flight. Raises ClientError."""
+        targets = self._wanted()
         if fetches:
-            for broker in wanted:
+            for broker in targets:
                 if broker not in self._leaders:
                     self._leaders[broker] = self._new_leader(broker)
-        chosen = self._chosen(wanted) if fetches else None
+        chosen = self._chosen(targets) if fetches else None
         for broker, leader in list(self._leaders.items()):
             session = leader.session
             if leader.pending is not None or leader.is_busy or leader.failures.until_ms > self._cluster.now_ms():
                 continue
             reopens = opens and session.has_acknowledgements and session.epoch == NEW_EPOCH
-            if session.has_renewals or (session.may_acknowledge and not (fetches and broker in wanted)):
+            if session.has_renewals or (session.may_acknowledge and not (fetches and broker in targets)):
                 yield from self._send_to(leader, None)
-            elif (fetches and broker in wanted and chosen in (None, broker)) or (reopens and broker in wanted):
+            elif (fetches and broker in targets and chosen in (None, broker)) or (reopens and broker in targets):
                 self._turn = broker
-                yield from self._send_to(leader, wanted[broker])
+                yield from self._send_to(leader, targets[broker])
             elif session.may_acknowledge:
                 yield from self._send_to(leader, None)
-            elif broker not in wanted and (session.epoch == NEW_EPOCH or not self._locks.has_of(broker)):
+            elif broker not in targets and (session.epoch == NEW_EPOCH or not self._locks.has_of(broker)):
                 yield from self._end(broker, leader)
 
-    def _chosen(self, wanted: dict[int, list[SharePartition]]) -> int | None:
+    def _chosen(self, targets: dict[int, list[SharePartition]]) -> int | None:
         """The only leader to acquire from now, None for all."""
-        if self.settings.acquire != "record_limit" or not wanted:
+        if self.settings.acquire != "record_limit" or not targets:
             return None
         now_ms, leaders = self._cluster.now_ms(), self._leaders
-        free = sorted(broker for broker in wanted if leaders[broker].failures.until_ms <= now_ms)
+        free = sorted(broker for broker in targets if leaders[broker].failures.until_ms <= now_ms)
         if not free or any(leader.pending is not None and leader.is_fetch for leader in leaders.values()):
             return LOST
         return next((broker for broker in free if broker > self._turn), free[0])
@@ -257,9 +257,9 @@ class ShareConsumerPrograms:
         return _Leader(session, self._cluster)
 
     def _send_to(
-        self, leader: _Leader, wanted: Sequence[SharePartition] | None, *, is_last: bool = False
+        self, leader: _Leader, targets: Sequence[SharePartition] | None, *, is_last: bool = False
     ) -> Program[None]:
-        """Send a ShareFetch of ``wanted``, or a ShareAcknowledge without it or as the last request."""
+        """Send a ShareFetch of ``targets``, or a ShareAcknowledge without it or as the last request."""
         session, environment = leader.session, self._cluster.environment
         leader.is_busy = True
         try:
@@ -271,9 +271,9 @@ class ShareConsumerPrograms:
             link = leader.link
             timeout_ms = self._cluster.config.request_timeout_ms
             message: Any
-            if wanted is not None and not is_last:
+            if targets is not None and not is_last:
                 version = link.versions.choose(ShareFetchRequest)
-                message = session.fetch(wanted, version, environment.wall_ms())
+                message = session.fetch(targets, version, environment.wall_ms())
                 timeout_ms += self.settings.max_wait_ms
             elif session.epoch == NEW_EPOCH:
                 return

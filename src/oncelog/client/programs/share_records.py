@@ -70,7 +70,7 @@ class ShareRecords:
         self.acknowledge(acquired, Acknowledge.REJECT)
 
     def renew(self, acquired: Acquired) -> None:
-        """Start the lock anew (Kafka 4.2 and later). The record stays locked, and has to be acknowledged later."""
+        """Start the lock again (Kafka 4.2 and later). The record stays locked, and has to be acknowledged later."""
         self.acknowledge(acquired, Acknowledge.RENEW)
 
     def acknowledge(self, acquired: Acquired, kind: Acknowledge) -> None:

@@ -24,7 +24,8 @@ def read(client: Client, page_request: PageRequest, description: GroupDescriptio
     """``partitions`` has the start offset of each, ``records`` those in flight; ``held_by`` is None for a member that
     is gone. Without the help of a leader, ``in_flight`` and ``acquired`` are None and ``from_log`` is true."""
     query = page_request.query
-    offsets = share_offsets(client, description.group)
+    # A cluster whose share groups are off refuses the rest.
+    offsets = share_offsets(client, description.group) if description.has_members_shown else []
     deliveries, unanswered = share_deliveries(client, description.group, [row.topic_partition for row in offsets])
     windows = {row.topic_partition: row for row in deliveries}
     partitions = []

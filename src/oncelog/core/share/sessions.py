@@ -112,8 +112,7 @@ class ShareSessions:
         if not self._continues(session, epoch, connection_id):
             return Begun(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
         if not self._update(session, requested, forgotten):
-            # The sessions outgrew their bound: the member starts over, and gets a session once others have ended.
-            self.remove(key)
+            # The sessions would outgrow their bound: the member starts over, with fewer partitions or later.
             return Begun(ErrorCode.SHARE_SESSION_NOT_FOUND)
         session.epoch = next_epoch(epoch)
         return Begun(ErrorCode.NONE, session, tuple(session.partitions), epoch)
@@ -207,17 +206,17 @@ class ShareSessions:
     def _update(
         self, session: ShareSession, requested: Iterable[PartitionKey], forgotten: Iterable[PartitionKey]
     ) -> bool:
-        """Add and forget partitions; False if there is no room."""
+        """Add and forget partitions; False, without a change, if there is no room."""
         partitions = session.partitions
+        added = {partition: True for partition in requested if partition not in partitions}
+        if self.partition_count + len(added) > _MAX_PARTITIONS:
+            return False
         before = len(partitions)
-        room = _MAX_PARTITIONS - self.partition_count + before
-        for partition in requested:
-            if partition not in partitions:
-                partitions[partition] = True
+        partitions.update(added)
         for partition in forgotten:
             partitions.pop(partition, None)
         self.partition_count += len(partitions) - before
-        return len(partitions) <= room
+        return True
 
 
 def next_epoch(epoch: int) -> int:

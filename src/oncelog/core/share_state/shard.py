@@ -61,7 +61,7 @@ PAUSE_MS = 10
 AT_ONCE_MS = 0
 _NOTHING = ShareStateDecision()
 _NO_STATE = SnapshotValue(0, 0, 0, NO_OFFSET)
-"""What a summary says of a share partition without state."""
+"""The summary of a share partition without state."""
 
 
 @dataclass(slots=True)

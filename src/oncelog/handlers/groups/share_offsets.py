@@ -30,6 +30,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNSUPPORTED_VERSION: "the feature share.version forbids it",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to describe the topic",
     ErrorCode.LEADER_NOT_AVAILABLE: "the partition has no leader to tell its end",
+    ErrorCode.UNKNOWN_SERVER_ERROR: "a topic without partitions, or a negative one, is named",
     ErrorCode.NETWORK_EXCEPTION: "the partition's leader did not answer",
 }
 _NO_OFFSET: Final = -1
@@ -91,8 +92,11 @@ def _group(
             return answer
         answer.topics = yield from _topics(group_id, parts)
         return answer
-    parts, unknown, denied = _named_parts(group.topics, context)
-    answer.topics = yield from _topics(group_id, parts)
+    named, unknown, denied = _named_parts(group.topics, context)
+    if named is None:
+        answer.error_code, answer.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, TEXTS[ErrorCode.UNKNOWN_SERVER_ERROR]
+        return answer
+    answer.topics = yield from _topics(group_id, named)
     answer.topics += [*unknown, *denied]
     return answer
 
@@ -115,12 +119,15 @@ def _all_parts(group_id: GroupId, context: Context) -> Steps[list[_Part] | Error
 def _named_parts(
     topics: Sequence[wire.DescribeShareGroupOffsetsRequestTopic], context: Context
 ) -> tuple[
-    list[_Part],
+    list[_Part] | None,
     list[wire.DescribeShareGroupOffsetsResponseTopic],
     list[wire.DescribeShareGroupOffsetsResponseTopic],
 ]:
-    """Partitions of existing topics, and the answers about topics that do not exist and that are denied."""
+    """Partitions of existing topics, and the answers about topics that do not exist and that are denied. None instead
+    of partitions that no share coordinator can have: Apache Kafka fails then.
+    """
     parts: dict[_Part, None] = {}
+    is_possible = True
     unknown, denied = [], []
     for topic in topics:
         name = TopicName(topic.topic_name)
@@ -133,7 +140,8 @@ def _named_parts(
             unknown.append(_without_state(topic))
         else:
             parts |= {_Part(name, image.topic_id, number): None for number in topic.partitions}
-    return list(parts), unknown, denied
+            is_possible &= bool(topic.partitions) and min(topic.partitions) >= 0
+    return list(parts) if is_possible else None, unknown, denied
 
 
 def _without_state(
@@ -156,22 +164,24 @@ def _without_state(
 def _topics(group_id: GroupId, parts: Sequence[_Part]) -> Steps[list[wire.DescribeShareGroupOffsetsResponseTopic]]:
     if not parts:
         return []
-    possible = [part for part in parts if part.partition >= 0]
-    read: Sequence[_Summary] = yield PersistShareStates(
-        [SummarizeState(ShareKey(group_id, part.topic, part.partition), _ANY_LEADER) for part in possible]
+    summaries: Sequence[_Summary] = yield PersistShareStates(
+        [SummarizeState(ShareKey(group_id, part.topic, part.partition), _ANY_LEADER) for part in parts]
     )
-    summaries = dict(zip(possible, read, strict=True))
-    counted = [TopicPartition(part.name, part.partition) for part in possible if _has_lag(summaries[part])]
+    counted = [
+        TopicPartition(part.name, part.partition)
+        for part, summary in zip(parts, summaries, strict=True)
+        if _has_lag(summary)
+    ]
     ends: Mapping[TopicPartition, Offset | ErrorCode] = {}
     if counted:
         ends = yield AskLogEnds(counted)
     topics: dict[TopicId, wire.DescribeShareGroupOffsetsResponseTopic] = {}
-    for part in parts:
+    for part, summary in zip(parts, summaries, strict=True):
         topic = topics.setdefault(
             part.topic, wire.DescribeShareGroupOffsetsResponseTopic(topic_name=part.name, topic_id=part.topic)
         )
         end = ends.get(TopicPartition(part.name, part.partition))
-        topic.partitions.append(_partition(part.partition, summaries.get(part), end))
+        topic.partitions.append(_partition(part.partition, summary, end))
     return list(topics.values())
 
 
@@ -181,13 +191,13 @@ def _has_lag(summary: _Summary) -> bool:
 
 
 def _partition(
-    number: int, summary: _Summary | None, end: Offset | ErrorCode | None
+    number: int, summary: _Summary, end: Offset | ErrorCode | None
 ) -> wire.DescribeShareGroupOffsetsResponsePartition:
     part = wire.DescribeShareGroupOffsetsResponsePartition(partition_index=number)
     if isinstance(end, ErrorCode):
         part.error_code, part.error_message = end, TEXTS.get(end)
         return part
-    if summary is None or summary.error_code is not ErrorCode.NONE:
+    if summary.error_code is not ErrorCode.NONE:
         part.start_offset = _NO_OFFSET
         return part
     part.start_offset, part.leader_epoch = summary.start_offset, summary.leader_epoch

@@ -127,6 +127,8 @@ def _fetch(
                 readable.append((partition_key, partition))
 
     yield from run_in_slices(_rotated(begun), sort_out, context.partitions)
+    if not shares.sessions.is_current(begun):
+        return ErrorCode.INVALID_SHARE_SESSION_EPOCH
     if not readable:
         return ErrorCode.NONE
     if request.share_acquire_mode not in (_BATCH_OPTIMIZED, _RECORD_LIMIT):

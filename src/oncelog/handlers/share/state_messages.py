@@ -262,4 +262,4 @@ _FORMS: Final[dict[type, _Form]] = {
     SummarizeState: _SUMMARIZE,
     read_share_group_state_summary.ReadShareGroupStateSummaryRequest: _SUMMARIZE,
 }
-"""By the type of a request, and by that of its message."""
+"""Keys: the type of a request, and the type of its message."""

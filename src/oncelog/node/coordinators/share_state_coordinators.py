@@ -42,7 +42,7 @@ class ShareStateCoordinators(Coordinators["ShareStateShard", "ShareStateDecision
         self.write_count = 0
         """Decisions that wrote records (Kafka's write-total)."""
         self.pruned_offsets: dict[int, Offset] = {}
-        """Where the log of each partition was pruned last (Kafka's last-pruned-offset)."""
+        """Log starts that pruning has set, by partition (Kafka's last-pruned-offset)."""
         messages.set_receiver(ChangeShareState, self._receive)
 
     def _new_shard(self, partition: int, leader_epoch: LeaderEpoch) -> ShareStateShard:

@@ -46,14 +46,21 @@ def share_group_describe(_version: int, _known: Known) -> Any:
     )
 
 
-def share_fetch(_version: int, known: Known) -> Any:
+def share_fetch(*names: str) -> Question:
     """A new session that asks for no records."""
-    ids = [known.topic_ids.get(TOPIC, NOWHERE), known.topic_ids.get(HIDDEN, NOWHERE), NOWHERE]
-    topics = [
-        make("share_fetch.FetchTopic", topic_id=topic_id, partitions=[make("share_fetch.FetchPartition")])
-        for topic_id in ids
-    ]
-    return make("share_fetch.ShareFetchRequest", group_id=GROUP, member_id=MEMBER, max_records=0, topics=topics)
+
+    def question(_version: int, known: Known) -> Any:
+        topics = [
+            make(
+                "share_fetch.FetchTopic",
+                topic_id=known.topic_ids.get(name, NOWHERE),
+                partitions=[make("share_fetch.FetchPartition")],
+            )
+            for name in names
+        ]
+        return make("share_fetch.ShareFetchRequest", group_id=GROUP, member_id=MEMBER, max_records=0, topics=topics)
+
+    return question
 
 
 def share_acknowledge(_version: int, known: Known) -> Any:

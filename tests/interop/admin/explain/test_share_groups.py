@@ -22,9 +22,10 @@ from oncelog.client.blocking import Client
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.testing import Broker
+from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.interop.admin.conftest import FAST
 from tests.interop.admin.explain.test_explain import MINUTE_MS, Later, causes
-from tests.interop.admin.lab import at
+from tests.interop.admin.lab import ByHand, at
 from tests.interop.admin.share_members import ACCEPT, REJECT, RELEASE, ShareMember
 from tests.interop.cli.conftest import Run
 from tests.interop.cli.conftest import run_at as run_at
@@ -295,6 +296,61 @@ def test_locks_of_a_member_that_is_gone(
     assert (told.evidence["is_gone"], told.evidence["records"]) == (True, 20)
     assert told.about == f"member {member.member_id}"
     assert "(gone)" in run_at(servers)("group", "describe", group, "--deliveries").out
+
+
+def feature(client: Client, level: int) -> None:
+    """Set the level of share.version, down as well."""
+    unsafe_downgrade, upgrade = 3, 1
+    update = FeatureUpdateKey(
+        feature="share.version", max_version_level=level, upgrade_type=upgrade if level else unsafe_downgrade
+    )
+    message = UpdateFeaturesRequest(feature_updates=[update])
+    answer = client.run(client.cluster.request(message, broker="controller"))
+    assert not answer.error_code, (answer.error_code, answer.error_message)
+
+
+def test_share_groups_that_are_off(
+    client: Client, servers: str, topic: str, run_at: Callable[[str], Run], request: pytest.FixtureRequest
+) -> None:
+    group, run = f"g-{topic}", run_at(servers)
+    settings(client, group)
+    member = joined(client, group, topic)
+    member.acquires()
+    member.acknowledge(0, 3, ACCEPT)
+    member.leave()
+    feature(client, 0)
+    request.addfinalizer(lambda: feature(client, 2))
+    with Client(servers, config=FAST) as after:
+        report = explain_group(after, group)
+        told = the(report, Cause.SHARE_GROUPS_OFF)
+        assert (told.severity, report.is_stuck) == (Severity.STUCK, True)
+        assert "share groups are off in this cluster" in report.summary
+        problems = {problem.name: problem.cause for problem in explain_cluster(after).problems}
+        assert problems[group] is Cause.SHARE_GROUPS_OFF
+    assert "share groups are off" in run("group", "describe", group).out
+    assert "share groups are off" in run("group", "reset-offsets", group, "--to-earliest").err
+    with visiting(servers) as visitor:
+        assert "Share groups are off in this cluster" in visitor.get(f"/groups/one?name={group}").text
+
+
+def test_a_transaction_that_holds_a_group_of_committed_records(client: Client, later: Client, topic: str) -> None:
+    group = f"g-{topic}"
+    settings(client, group, share_isolation_level="read_committed")
+    producer = ByHand(client, f"id-{topic}", timeout_ms=900_000)
+    producer.begin(at(topic))
+    member = joined(client, group, topic)
+    member.acquires()
+    member.acknowledge(0, 19, ACCEPT)
+    assert member.fetch() == []
+    report = explain_group(later, group)
+    told = the(report, Cause.HELD_BY_TRANSACTION)
+    assert (told.about, told.evidence["verdict"]) == (f"{topic}-0", "live")
+    assert Cause.NOTHING_ACQUIRED not in causes(report)
+    assert [row.transactional_id for row in report.transactions] == [f"id-{topic}"]
+    alter_configs(client, ResourceType.GROUP, group, change={"share.isolation.level": "read_uncommitted"})
+    assert Cause.HELD_BY_TRANSACTION not in causes(explain_group(later, group))
+    producer.end()
+    member.leave()
 
 
 def test_the_whole_cluster(client: Client, topic: str, tells_locks: bool) -> None:

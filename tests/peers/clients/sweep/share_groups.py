@@ -213,7 +213,6 @@ def _start_offsets(wire: Wire) -> None:
     queries: list[list[tuple[str, list[int]]]] = [
         [],
         [(TOPIC, [0, 1])],
-        [(TOPIC, [0, 7])],
         [(TOPIC, [-1])],
         [(TOPIC, [])],
         [(OTHER, [0])],

@@ -173,8 +173,13 @@ def test_states_of_share_groups_are_shown() -> None:
     assert row == {
         "kind": "share_snapshot",
         **about,
-        "snapshot_epoch": 1, "state_epoch": 2, "leader_epoch": 3, "start_offset": 10,
-        "delivery_complete_count": 5, "create_timestamp": 1000, "write_timestamp": 2000,
+        "snapshot_epoch": 1,
+        "state_epoch": 2,
+        "leader_epoch": 3,
+        "start_offset": 10,
+        "delivery_complete_count": 5,
+        "create_timestamp": 1000,
+        "write_timestamp": 2000,
         "batches": [
             {"first_offset": 10, "last_offset": 14, "state": "ACKNOWLEDGED", "delivery_count": 1},
             {"first_offset": 45, "last_offset": 49, "state": "UNKNOWN (9)", "delivery_count": 1},

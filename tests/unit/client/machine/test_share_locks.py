@@ -15,7 +15,7 @@ P = SharePartition(b"t" * 16, 0)
 
 def by_offset(locks: Locks) -> dict[int, tuple[int, int, int]]:
     ranges = [lock for _, lock in locks.items()]
-    assert all(one.last_offset < two.first_offset for one, two in pairwise(ranges))
+    assert all(lower.last_offset < upper.first_offset for lower, upper in pairwise(ranges))
     return {
         offset: (lock.delivery_count, lock.until_ms, lock.leader)
         for lock in ranges

@@ -172,8 +172,8 @@ class FakeShareGroup:
             return 0
         now_ms = self.brokers.now_ms
         batches: list[bytearray] = []
-        for where, record in sorted(self.records.items()):
-            if where[:2] != (name, index) or len(data.acquired_records) >= most:
+        for stored_at, record in sorted(self.records.items()):
+            if stored_at[:2] != (name, index) or len(data.acquired_records) >= most:
                 continue
             if record.state == "acquired" and record.until_ms <= now_ms:
                 record.state = "available"
@@ -182,11 +182,11 @@ class FakeShareGroup:
             record.state, record.member, record.until_ms = "acquired", message.member_id or "", now_ms + LOCK_MS
             record.deliveries += 1
             data.acquired_records.append(
-                AcquiredRecords(first_offset=where[2], last_offset=where[2], delivery_count=record.deliveries)
+                AcquiredRecords(first_offset=stored_at[2], last_offset=stored_at[2], delivery_count=record.deliveries)
             )
-            values = () if where in self.holes else [Record(where[2], 0, None, b"%d" % where[2])]
-            batch = build_batch(values, base_offset=where[2], last_offset=where[2], max_timestamp=0)
-            if where in self.damaged:
+            values = () if stored_at in self.holes else [Record(stored_at[2], 0, None, b"%d" % stored_at[2])]
+            batch = build_batch(values, base_offset=stored_at[2], last_offset=stored_at[2], max_timestamp=0)
+            if stored_at in self.damaged:
                 batch[-1] ^= 1
             batches.append(batch)
         data.records = b"".join(batches)

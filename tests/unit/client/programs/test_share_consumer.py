@@ -131,20 +131,20 @@ def test_a_renewal_keeps_the_lock_and_an_acceptance_replaces_it(runner: Runner) 
     group = FakeShareGroup(runner.brokers, 1)
     group.append(0, 3)
     consumer = Consumer(runner)
-    one, two, three = consumer.until(3)
-    before_ms = consumer.lock_until_ms(one)
+    first, second, third = consumer.until(3)
+    before_ms = consumer.lock_until_ms(first)
     runner.run(consumer.programs.poll(1_000, heartbeats=True))
-    for record in (one, two, three):
+    for record in (first, second, third):
         consumer.renew(record)
-    consumer.accept(two)
+    consumer.accept(second)
     results = consumer.commit()
     assert [(r.first_offset, r.kind.name) for r in results] == [(0, "RENEW"), (1, "ACCEPT"), (2, "RENEW")]
-    assert (consumer.lock_until_ms(one) or 0) > (before_ms or 0)
-    assert consumer.lock_until_ms(two) is None
+    assert (consumer.lock_until_ms(first) or 0) > (before_ms or 0)
+    assert consumer.lock_until_ms(second) is None
     with pytest.raises(OutOfTurn, match="acknowledged already"):
-        consumer.renew(two)
-    consumer.accept(one)
-    consumer.release(three)
+        consumer.renew(second)
+    consumer.accept(first)
+    consumer.release(third)
     consumer.commit()
     assert group.states() == ["accepted", "accepted", "available"]
 
@@ -182,12 +182,12 @@ def test_acknowledgements_whose_answer_is_lost_are_reported(runner: Runner) -> N
     group = FakeShareGroup(runner.brokers, 1)
     group.append(0, 2)
     consumer = Consumer(runner)
-    one, two = consumer.until(2)
+    first, second = consumer.until(2)
     group.ignored.add(ShareAcknowledgeRequest)
-    consumer.accept(one)
+    consumer.accept(first)
     (result,) = consumer.commit()
     assert isinstance(result.error, ConnectionLost)
-    consumer.accept(two)  # its lock went with the connection
+    consumer.accept(second)  # its lock went with the connection
     (result,) = consumer.commit()
     assert isinstance(result.error, ConnectionLost)
     assert [record.delivery_count for record in consumer.until(2)] == [2, 2]
@@ -237,15 +237,15 @@ def test_a_partition_is_followed_to_its_new_leader(runner: Runner) -> None:
     group = FakeShareGroup(runner.brokers, 1)
     group.append(0, 2)
     consumer = Consumer(runner)
-    one, two = consumer.until(2)
+    first, second = consumer.until(2)
     runner.brokers.leaders["t"][0] = 2
     for stored in group.records.values():
         stored.state = "available"  # the new leader does not know of locks
-    consumer.accept(one)
+    consumer.accept(first)
     assert codes(consumer.commit()) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     again = consumer.until(2)
     assert [record.delivery_count for record in again] == [2, 2]
-    consumer.accept(two)  # of the delivery before
+    consumer.accept(second)  # of the delivery before
     assert codes(consumer.commit()) == [ErrorCode.INVALID_RECORD_STATE]
     for record in again:
         consumer.accept(record)
@@ -334,10 +334,10 @@ def test_locks_that_ended_long_ago_are_forgotten(runner: Runner) -> None:
     group = FakeShareGroup(runner.brokers, 1)
     group.append(0, 2)
     consumer = Consumer(runner)
-    one, _ = consumer.until(2)
+    first, _ = consumer.until(2)
     group.records.clear()  # others have processed them
     for _ in range(2 * LOCK_MS // INTERVAL_MS + 1):
         consumer.poll(INTERVAL_MS)
     assert len(consumer.programs._locks) == 0
-    consumer.accept(one)
+    consumer.accept(first)
     assert codes(consumer.commit()) == [ErrorCode.INVALID_RECORD_STATE]

@@ -104,7 +104,8 @@ def test_the_limit_on_partitions(monkeypatch) -> None:
     assert fetch(kept, 0, 0, 1, key=OTHER).error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
     assert fetch(kept, 0, 0, key=OTHER).error_code == ErrorCode.NONE
     assert fetch(kept, 1, 2).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
-    assert (len(kept), kept.partition_count) == (1, 1)
+    assert (len(kept), kept.partition_count) == (2, 3)
+    assert indexes(fetch(kept, 1)) == [0, 1]  # nothing changed
 
 
 def test_sessions_end_with_their_connection() -> None:

@@ -67,7 +67,7 @@ class _Acquired:
 
     @property
     def delivery_count(self) -> int:
-        """Of the next offset."""
+        """The deliveries of the next offset."""
         return self._ranges[self._index].delivery_count
 
     def skip(self) -> None:
@@ -102,7 +102,7 @@ def read_acquired(batches: AcquiredBatches, *, check_crc: bool = True) -> ReadBa
             except CorruptBatch as error:
                 _reject(result, acquired, part, read_to, error)
     _add(result, acquired, batches, (), read_to if batches.is_cut else _END)
-    # What a cut response lacks comes again.
+    # Offsets that a cut response lacks come again.
     result.others += [(first, last, Acknowledge.RELEASE) for first, last in acquired.up_to(_END)]
     return result
 

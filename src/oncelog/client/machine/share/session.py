@@ -6,9 +6,9 @@ Epoch  request                                      after the answer
        the session and may not acknowledge
 1 …    ShareFetch with the changes, ShareAcknowledge  one more; after 2³¹−1 comes 1
 −1     ShareAcknowledge, which ends the session and  the session is over
-       releases what is still locked
+       releases all that is locked
 
-1. One request is in flight. Any error of a whole response starts the session anew at 0. Acknowledgements wait for
+1. One request is in flight. Any error of a whole response makes the session begin again at 0. Acknowledgements wait for
    epoch 1, because the locks belong to the member, not to the session.
 2. The leader releases the locks when the connection ends: unanswered and unsent acknowledgements fail then.
 3. A partition that is acknowledged and not fetched any more is forgotten in the same request, or the leader would add
@@ -66,7 +66,7 @@ class Refused(NamedTuple):
 
 @dataclass(slots=True)
 class Outcome:
-    """What a response says."""
+    """The contents of a response."""
 
     acquired: list[AcquiredBatches] = field(default_factory=list)
     results: list[Acknowledged] = field(default_factory=list)
@@ -106,7 +106,7 @@ class ShareSession:
         self._names = names
         self._queue = AcknowledgementQueue()
         self._partitions: dict[SharePartition, None] = {}
-        """Those that the leader has in the session."""
+        """The partitions that the leader has in the session."""
         self._in_flight: _InFlight | None = None
 
     @property
@@ -133,8 +133,8 @@ class ShareSession:
         """Send an acknowledgement with the next request."""
         self._queue.add(partition, Pending(lock.first_offset, lock.last_offset, kind, lock.until_ms))
 
-    def fetch(self, wanted: Iterable[SharePartition], version: int, sent_ms: int) -> ShareFetchRequest:
-        """The ShareFetch that acquires records of ``wanted``, with all acknowledgements. Raises UnsupportedRequest."""
+    def fetch(self, targets: Iterable[SharePartition], version: int, sent_ms: int) -> ShareFetchRequest:
+        """The ShareFetch that acquires records of ``targets``, with all acknowledgements. Raises UnsupportedRequest."""
         settings = self._settings
         if version < MODES_FROM and settings.acquire != "batch_optimized":
             raise UnsupportedRequest(
@@ -142,7 +142,7 @@ class ShareSession:
             )
         is_new = self.epoch == NEW_EPOCH
         acknowledgements = {} if is_new else self._queue.take()
-        target = dict.fromkeys(wanted)
+        target = dict.fromkeys(targets)
         added = [partition for partition in target if is_new or partition not in self._partitions]
         forgotten = [] if is_new else [p for p in self._partitions if p not in target]
         forgotten += [p for p in acknowledgements if p not in target and p not in self._partitions]
@@ -298,7 +298,7 @@ class ShareSession:
                 if pending.kind is not Acknowledge.RENEW:
                     self._queue.add(partition, pending)
                     continue
-                # What the caller has acknowledged meanwhile is not locked any more.
+                # Offsets that the caller has acknowledged meanwhile have no lock.
                 for lock in self._locks.within(partition, pending.first_offset, pending.last_offset):
                     self.acknowledge(partition, lock, Acknowledge.RENEW)
 

@@ -20,7 +20,7 @@ _ACKNOWLEDGEMENT_MODES: Final = ("implicit", "explicit")
 
 
 class Acknowledge(IntEnum):
-    """What becomes of a record that was acquired; the numbers are those of the wire."""
+    """The ways to settle an acquired record; the numbers are those of the wire."""
 
     GAP = 0
     """There is no record at the offset. The consumer itself says so."""
@@ -31,7 +31,7 @@ class Acknowledge(IntEnum):
     REJECT = 3
     """Not processable: it is not delivered again. It goes to the group's dead-letter topic, if there is one."""
     RENEW = 4
-    """Still in work: the lock starts anew. The record has to be acknowledged once more."""
+    """Still in work: the lock starts again. The record has to be acknowledged once more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class AcquiredRange(NamedTuple):
 
 
 class AcquiredBatches(NamedTuple):
-    """What one leader's response has for a partition: whole batches, and the offsets in them that were acquired."""
+    """A partition in one leader's response: whole batches, and the offsets in them that were acquired."""
 
     partition: TopicPartition
     records: memoryview
