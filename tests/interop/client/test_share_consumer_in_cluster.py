@@ -39,7 +39,7 @@ def test_no_accepted_record_comes_again_when_leaders_move_and_die() -> None:
                             accepted |= dict.fromkeys((*result.partition, offset) for offset in offsets)
                     if faults and len(accepted) > RECORDS // 4 * (4 - len(faults)):
                         faults.pop(0)()
-                    if len(accepted) == RECORDS:
+                    if len(accepted) == RECORDS and not faults:
                         break
             assert (len(accepted), faults) == (RECORDS, [])
 
