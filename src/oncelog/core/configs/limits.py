@@ -128,7 +128,7 @@ def offset_reset(key: str, value: Value) -> None:
 
 
 class OffsetReset(NamedTuple):
-    """Where a reader without a position starts: "earliest", "latest" or "by_duration", so long ago."""
+    """The start of a reader without a position: "earliest", "latest", or "by_duration", so long ago."""
 
     strategy: str
     duration_ms: int = 0
