@@ -35,15 +35,10 @@ class Delivery:
 
 
 class Brokers(Protocol):
-    """A broker or a cluster."""
-
-    def on_loops(self, work: Callable[[Server], None]) -> None:
-        """Call ``work`` on the loop of each broker that runs, and wait."""
+    def on_loops(self, work: Callable[[Server], None]) -> None: ...
 
 
 class ShareGroups:
-    """Reads what the members of share groups hold; see the module."""
-
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
 
