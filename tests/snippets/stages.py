@@ -15,7 +15,6 @@ from oncelog.client.blocking import Client, Committed, Producer
 from oncelog.client.programs.group import commit_offsets
 from oncelog.testing import Broker
 from tests.interop.admin.lab import WITHOUT_VERIFICATION, ByHand, at
-from tests.peers.apache_kafka import ApacheKafka
 from tests.peers.process import free_ports
 from tests.snippets.play import Stage
 from tests.unit.schemas.fake_registry import fake_registry
@@ -145,10 +144,10 @@ def _of_group_consumers(directory: Path) -> Iterator[Stage]:
 
 @contextmanager
 def _of_share_groups(directory: Path) -> Iterator[Stage]:
-    with ApacheKafka(heap_mb=320) as kafka:
-        servers = kafka.bootstrap_servers
+    with Broker() as broker:
+        servers = broker.bootstrap_servers
         with Client(servers) as client:
-            create_topic(client, NewTopic("jobs", partitions=1))
+            create_topic(client, NewTopic("jobs", partitions=1, replication_factor=1))
         yield Stage(replaced={"localhost:9092": servers}, environment={BOOTSTRAP: servers})
 
 

@@ -18,7 +18,7 @@ class SchemaType(StrEnum):
 
 
 MAX_MESSAGE_LENGTH: Final = 1_000
-"""Of errors, which quote names: a schema may have one of a megabyte."""
+"""The longest message of an error, which quotes names: a schema may have one of a megabyte."""
 
 
 class SchemaError(ValueError):

@@ -1,4 +1,4 @@
-"""Share consumers of Apache Kafka: each kind of acknowledgement, locks, members that die, transactions (KIP-932)."""
+"""Share consumers of oncelog and Apache Kafka: acknowledgements, locks, members that die, transactions (KIP-932)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import pytest
 from oncelog.admin.configs import ResourceType, alter_configs
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.base.errors import ErrorCode
+from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio import AsyncClient, AsyncShareConsumer
 from oncelog.client.blocking import (
     Acknowledge,
     Acknowledged,
     Client,
     ClientConfig,
+    Committed,
     Producer,
     ShareConsumer,
     ShareRecord,
@@ -25,10 +27,12 @@ from oncelog.client.blocking import (
     TransactionSettings,
 )
 from oncelog.client.errors import BrokerRefused, OutOfTurn
+from oncelog.client.programs.group import commit_offsets
+from oncelog.testing import Broker
 from tests.peers.apache_kafka import ApacheKafka
 from tests.waiting import HANG_S
 
-pytestmark = [pytest.mark.slow, pytest.mark.java]
+pytestmark = pytest.mark.slow
 CONFIG = {
     "group.share.min.record.lock.duration.ms": "1000",
     "group.share.record.lock.duration.ms": "15000",
@@ -48,9 +52,21 @@ def kafka() -> Iterator[ApacheKafka]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def oncelog() -> Iterator[Broker]:
+    with Broker(CONFIG) as running:
+        yield running
+
+
+@pytest.fixture(params=["oncelog", pytest.param("kafka", marks=pytest.mark.java)])
+def servers(request: pytest.FixtureRequest) -> str:
+    running: ApacheKafka | Broker = request.getfixturevalue(request.param)
+    return running.bootstrap_servers
+
+
 @pytest.fixture
-def client(kafka: ApacheKafka) -> Iterator[Client]:
-    with Client(kafka.bootstrap_servers, config=FAST) as client:
+def client(servers: str) -> Iterator[Client]:
+    with Client(servers, config=FAST) as client:
         yield client
 
 
@@ -58,7 +74,7 @@ def client(kafka: ApacheKafka) -> Iterator[Client]:
 def topic(client: Client) -> str:
     """A topic of one partition, and the name of its group, which reads from the beginning."""
     name = f"t{next(names)}"
-    create_topic(client, NewTopic(name, partitions=1))
+    create_topic(client, NewTopic(name, partitions=1, replication_factor=1))
     configure(client, name, {"share.auto.offset.reset": "earliest"})
     return name
 
@@ -170,9 +186,9 @@ def test_an_acknowledgement_after_the_lock_is_refused(client: Client, topic: str
         assert result.error.code == ErrorCode.INVALID_RECORD_STATE
 
 
-def test_the_records_of_a_dead_member_come_again(kafka: ApacheKafka, client: Client, topic: str) -> None:
+def test_the_records_of_a_dead_member_come_again(servers: str, client: Client, topic: str) -> None:
     fill(client, topic, 3)
-    with Client(kafka.bootstrap_servers, config=FAST) as another:
+    with Client(servers, config=FAST) as another:
         dead = ShareConsumer(another, topic, [topic], settings=EXPLICIT)
         records = read(dead, 3)
         dead.accept(records[0])
@@ -243,7 +259,7 @@ def test_batches_are_acknowledged_without_reading_their_records(client: Client, 
 
 def test_another_subscription_is_read_by_the_same_member(client: Client, topic: str) -> None:
     other = f"{topic}-other"
-    create_topic(client, NewTopic(other, partitions=2))
+    create_topic(client, NewTopic(other, partitions=2, replication_factor=1))
     fill(client, topic, 1)
     fill(client, other, 1, first=7)
     with ShareConsumer(client, topic, [topic], settings=IMPLICIT) as consumer:
@@ -253,13 +269,13 @@ def test_another_subscription_is_read_by_the_same_member(client: Client, topic: 
         assert {partition.topic for partition in consumer.assignment} == {other}
 
 
-def test_asyncio_workers_acknowledge_while_others_work(kafka: ApacheKafka, client: Client, topic: str) -> None:
+def test_asyncio_workers_acknowledge_while_others_work(servers: str, client: Client, topic: str) -> None:
     fill(client, topic, 20)
 
     async def run() -> list[int]:
         done: list[int] = []
         async with (
-            AsyncClient(kafka.bootstrap_servers, config=FAST) as other,
+            AsyncClient(servers, config=FAST) as other,
             AsyncShareConsumer(other, topic, [topic], settings=EXPLICIT) as consumer,
         ):
 
@@ -280,11 +296,7 @@ def test_asyncio_workers_acknowledge_while_others_work(kafka: ApacheKafka, clien
     assert sorted(asyncio.run(run())) == list(range(20))
 
 
-def test_a_group_of_another_type_and_a_cluster_without_share_groups_are_explained(client: Client, topic: str) -> None:
-    from oncelog.base.ids import TopicName, TopicPartition
-    from oncelog.client.blocking import Committed
-    from oncelog.client.programs.group import commit_offsets
-
+def test_a_group_of_another_type_is_refused(client: Client, topic: str) -> None:
     group = f"classic-{topic}"
     commit_offsets(client, group, {TopicPartition(TopicName(topic), 0): Committed(0)})
     with ShareConsumer(client, group, [topic]) as consumer, pytest.raises(BrokerRefused) as refused:

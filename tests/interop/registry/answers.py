@@ -41,7 +41,7 @@ class Case(NamedTuple):
     """Method and target."""
     body: Any = None
     label: str = ""
-    """What the body is, for the page."""
+    """A name of the body, for the page."""
     why: str = ""
     """Why the answers differ; empty where they are the same."""
 

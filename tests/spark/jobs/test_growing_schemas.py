@@ -134,8 +134,8 @@ def test_a_schema_registered_between_the_start_and_the_plan_is_taken(
     producer.write(1, 1)
     shape = shape_of(topic, registry)
     producer.write(1, 2)
-    where = {"spark": spark, "catalog": place.catalog, "storage_options": place.options, "shape": shape}
-    assert load(topic.name, topic.bootstrap_servers, place.to, **where).rows == 2  # type: ignore[arg-type]
+    arguments = {"spark": spark, "catalog": place.catalog, "storage_options": place.options, "shape": shape}
+    assert load(topic.name, topic.bootstrap_servers, place.to, **arguments).rows == 2  # type: ignore[arg-type]
     assert rows_of(place) == producer.written
 
 
@@ -161,14 +161,14 @@ def test_a_stream_takes_new_fields_from_the_first_record_that_has_them(
             how.stop.set()
 
     how = StreamRequest("200 milliseconds", on_batch=on_batch, on_event=grow)
-    where = {"spark": spark, "catalog": place.catalog, "storage_options": place.options}
+    arguments = {"spark": spark, "catalog": place.catalog, "storage_options": place.options}
     shape = shape_of(topic, registry)
-    report = stream(topic.name, topic.bootstrap_servers, place.to, how, shape=shape, **where)  # type: ignore[arg-type]
+    report = stream(topic.name, topic.bootstrap_servers, place.to, how, shape=shape, **arguments)  # type: ignore[arg-type]
     assert (report.rows, report.new_columns) == (8, ["f1", "f2", "f3"])
     assert rows_of(place) == producer.written
     producer.write(1, 5)
     how = StreamRequest("available-now")
-    report = stream(topic.name, topic.bootstrap_servers, place.to, how, shape=shape, **where)  # type: ignore[arg-type]
+    report = stream(topic.name, topic.bootstrap_servers, place.to, how, shape=shape, **arguments)  # type: ignore[arg-type]
     assert report.rows == 1
     assert rows_of(place) == producer.written
 
@@ -184,7 +184,7 @@ def test_a_schema_that_the_table_cannot_take_ends_the_stream_before_its_records(
         producer.write(1, 1, "string")
 
     how = StreamRequest("200 milliseconds", on_batch=on_batch)
-    where = {"spark": spark, "catalog": place.catalog, "storage_options": place.options}
+    arguments = {"spark": spark, "catalog": place.catalog, "storage_options": place.options}
     with pytest.raises((OptionError, TableError), match="column 'f0' is bigint in the table and string in the schema"):
         stream(
             topic.name,
@@ -192,6 +192,6 @@ def test_a_schema_that_the_table_cannot_take_ends_the_stream_before_its_records(
             place.to,
             how,
             shape=shape_of(topic, registry),
-            **where,  # type: ignore[arg-type]
+            **arguments,  # type: ignore[arg-type]
         )
     assert rows_of(place) == producer.written[:2]

@@ -76,7 +76,8 @@ class ShareConsumerPrograms:
     @property
     def lock_timeout_ms(self) -> int | None:
         """The group's lock duration as a leader has told last; None before."""
-        return next((leader.session.lock_timeout_ms for leader in self._leaders.values() if leader.link), None)
+        timeouts_ms = (leader.session.lock_timeout_ms for leader in self._leaders.values())
+        return next((timeout_ms for timeout_ms in timeouts_ms if timeout_ms is not None), None)
 
     def acknowledge(
         self, at: SharePartition, first: int, last: int, kind: Acknowledge, delivery_count: int | None, until_ms: int

@@ -276,8 +276,8 @@ def test_an_id_that_is_refused_makes_bad_records_and_not_a_batch_that_fails_for_
             assert decoded.values.to_pylist() == [{"id": 1}, None]
             assert decoded.reasons is not None
             assert f"no ({status}, error {status}01)" in decoded.reasons.to_pylist()[1]
-        asked = [target for _, target in fake.requests if target == "/schemas/ids/2"]
-        assert len(asked) <= 8
+        repeated = [target for _, target in fake.requests if target == "/schemas/ids/2"]
+        assert len(repeated) <= 8
         served.is_down = True
         with pytest.raises(RegistryError, match=f"{status}, error"):
             reading.decode(batch)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from itertools import islice, takewhile
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -74,11 +75,10 @@ class Locks:
 
     def within(self, partition: SharePartition, first_offset: int, last_offset: int) -> list[Lock]:
         """The locks within a range of offsets, cut to it."""
-        return [
-            _cut_to(lock, first_offset, last_offset)
-            for lock in self._ranges.get(partition, ())
-            if lock.last_offset >= first_offset and lock.first_offset <= last_offset
-        ]
+        ranges = self._ranges.get(partition, [])
+        following = islice(ranges, bisect_left(ranges, first_offset, key=_last), None)
+        touched = takewhile(lambda lock: lock.first_offset <= last_offset, following)
+        return [_cut_to(lock, first_offset, last_offset) for lock in touched]
 
     def renewed(self, partition: SharePartition, pending: Pending, until_ms: int) -> None:
         """The leader has renewed locks: they hold until another time."""

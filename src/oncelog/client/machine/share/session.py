@@ -46,6 +46,8 @@ NEW_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 MODES_FROM: Final = 2
 """Before this version of the requests there are no acquire modes and no renewals."""
+_LOCK_TIMEOUT_MS: Final = 30 * SECOND_MS
+"""Apache Kafka's default, for a leader that does not tell the group's."""
 _LOST_SESSION: Final = (
     ErrorCode.SHARE_SESSION_NOT_FOUND,
     ErrorCode.INVALID_SHARE_SESSION_EPOCH,
@@ -97,8 +99,8 @@ class ShareSession:
     ) -> None:
         self.leader = leader
         self.epoch = NEW_EPOCH
-        self.lock_timeout_ms = 30 * SECOND_MS
-        """The group's, as the leader has told last; before, Apache Kafka's default."""
+        self.lock_timeout_ms: int | None = None
+        """The group's lock duration, as the leader has told last."""
         self._group = group
         self._member_id = member_id
         self._settings = settings
@@ -253,7 +255,10 @@ class ShareSession:
         if data.error_code:
             self._refused(outcome, partition, data)
         elif data.acquired_records:
-            outcome.acquired.append(self._acquired(outcome, partition, data, sent.sent_ms + self.lock_timeout_ms))
+            outcome.acquired.append(self._acquired(outcome, partition, data, self._lock_end_ms(sent)))
+
+    def _lock_end_ms(self, sent: _InFlight) -> int:
+        return sent.sent_ms + (_LOCK_TIMEOUT_MS if self.lock_timeout_ms is None else self.lock_timeout_ms)
 
     def _settle(
         self,
@@ -269,7 +274,7 @@ class ShareSession:
         if not code:
             for pending in ranges:
                 if pending.kind is Acknowledge.RENEW:
-                    self._locks.renewed(partition, pending, sent.sent_ms + self.lock_timeout_ms)
+                    self._locks.renewed(partition, pending, self._lock_end_ms(sent))
                 outcome.results.append(Acknowledged(name, pending.first_offset, pending.last_offset, pending.kind))
             return
         may_pass = remedy(code) in (Remedy.RETRY, Remedy.FIND_COORDINATOR)

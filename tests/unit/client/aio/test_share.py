@@ -1,0 +1,83 @@
+"""The asyncio share consumer in virtual time, beside fake leaders: heartbeats, cancelled polls, callbacks, closing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from oncelog.client.aio import AsyncShareConsumer
+from oncelog.client.errors import Closed
+from oncelog.client.machine.share.values import Acknowledged, ShareSettings
+from oncelog.sim.virtual.kernel import Kernel
+from oncelog.sim.virtual.loop import SimulatedLoop
+from tests.unit.client.programs.fake_brokers import FakeBrokers, VirtualClient
+from tests.unit.client.programs.fake_share_group import FakeShareGroup
+
+Scenario = Callable[[FakeShareGroup, VirtualClient], Awaitable[None]]
+
+
+def run(scenario: Scenario) -> None:
+    brokers = FakeBrokers()
+    group = FakeShareGroup(brokers, 1)
+    loop = SimulatedLoop(Kernel(1))  # type: ignore[abstract]  # what it lacks it refuses
+
+    async def call() -> None:
+        await scenario(group, VirtualClient(brokers))
+
+    loop.run(call())
+
+
+def test_heartbeats_go_on_while_the_caller_works_and_end_when_it_does_not_poll() -> None:
+    async def scenario(group: FakeShareGroup, client: VirtualClient) -> None:
+        settings = ShareSettings(max_poll_interval_ms=60_000)
+        async with AsyncShareConsumer(client, "g", ["t"], settings=settings) as consumer:
+            await consumer.poll()
+            await asyncio.sleep(50)
+            assert len(group.heartbeats) >= 10
+            assert {message.member_epoch for message in group.heartbeats} == {0, 1}
+            await asyncio.sleep(50)
+            assert group.heartbeats[-1].member_epoch == -1
+            count = len(group.heartbeats)
+            await asyncio.sleep(50)
+            assert len(group.heartbeats) == count
+            group.append(0, 1)
+            assert [record.offset async for record in consumer.records(idle_ms=2_000)] == [0]
+
+    run(scenario)
+
+
+def test_a_cancelled_poll_loses_nothing() -> None:
+    async def scenario(group: FakeShareGroup, client: VirtualClient) -> None:
+        settings = ShareSettings(acknowledgement="explicit")
+        async with AsyncShareConsumer(client, "g", ["t"], settings=settings) as consumer:
+            await consumer.poll(1_000)
+            group.append(0, 3)
+            for wait_ms in (1, 5, 9, 11):
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(consumer.poll(60_000), wait_ms / 1000)
+            records = await consumer.poll(60_000)
+            assert [(record.offset, record.delivery_count) for record in records] == [(0, 1), (1, 1), (2, 1)]
+
+    run(scenario)
+
+
+def test_results_are_told_to_an_awaited_callback_and_a_closed_consumer_says_so() -> None:
+    async def scenario(group: FakeShareGroup, client: VirtualClient) -> None:
+        told: list[Acknowledged] = []
+
+        async def tell(results: list[Acknowledged]) -> None:
+            told.extend(results)
+
+        group.append(0, 2)
+        consumer = AsyncShareConsumer(client, "g", ["t"], on_acknowledged=tell)
+        assert [record.offset async for record in consumer.records(idle_ms=1_000)] == [0, 1]
+        await consumer.close()
+        await consumer.close()
+        assert [(result.first_offset, result.last_offset, result.error) for result in told] == [(0, 1, None)]
+        assert group.states() == ["accepted"] * 2
+        with pytest.raises(Closed, match="'g'"):
+            await consumer.poll()
+
+    run(scenario)
