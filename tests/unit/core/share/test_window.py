@@ -181,6 +181,12 @@ def test_the_start_passes_offsets_without_records() -> None:
     assert tried.span == (25, 25)
 
 
+def test_a_gap_without_records_before_done_ones_is_passed() -> None:
+    tried = Tried((15, 20, ACKNOWLEDGED, 1), start=10)
+    assert tried.acquire((15, 20)) == []
+    assert (tried.span, tried.next_offset) == ((21, 21), 21)
+
+
 def test_the_start_stays_before_a_gap_of_the_loaded_state() -> None:
     tried = Tried((0, 9, AVAILABLE, 1), (20, 29, ACKNOWLEDGED, 1), start=0)
     tried.acquire((0, 9), most=10)
