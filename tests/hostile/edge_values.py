@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
+from oncelog.handlers.api import Api
 from oncelog.handlers.registry import APIS
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
@@ -53,9 +54,10 @@ class Asked(NamedTuple):
 
 
 class EdgeValues:
-    """Draws requests. ``topic_ids`` are of topics that are there."""
+    """Draws requests of ``apis``. ``topic_ids`` are of topics that are there."""
 
-    def __init__(self, seed: int, topic_ids: Sequence[bytes]) -> None:
+    def __init__(self, seed: int, topic_ids: Sequence[bytes], apis: Sequence[Api] = APIS) -> None:
+        self._apis = apis
         self._random = random.Random(seed)
         self._ids = [*topic_ids, *topic_ids, bytes(16), b"\1" * 16]
         self._drawn: dict[Any, Callable[[str], object]] = {
@@ -68,7 +70,7 @@ class EdgeValues:
     def request(self) -> Asked:
         """The next request that can be encoded: a drawn number may be none of its field's type."""
         while True:
-            api = self._random.choice(APIS)
+            api = self._random.choice(self._apis)
             cls = getattr(import_module(f"oncelog.wire.messages.{api.module}"), f"{api.name}Request")
             version = self._random.randint(api.min_version, api.max_version)
             request = self._struct(cls)

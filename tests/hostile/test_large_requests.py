@@ -38,6 +38,7 @@ from oncelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRe
 from oncelog.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.hostile.turns import Turns
 from tests.scenario.node.requests import FETCH_VERSION, batch, create_topic, fetch, produce
+from tests.scenario.share.state_requests import ask, find, initialize, key_of
 
 MANY = 12_000
 
@@ -396,3 +397,22 @@ def test_what_is_named_thousands_of_times_is_told_once(driver):
     response = peer.ask(DescribeProducersRequest(topics=requests), 0)
     assert sum(len(topic.partitions) for topic in response.topics) == 1
     assert response.topics[0].partitions[0].active_producers[0].producer_id == opened.producer_id
+
+
+def test_thousands_of_share_states_leave_others_their_turn(driver):
+    large, small = driver.connect(), driver.connect()
+    create_topic(large, "t", 2)
+    key = key_of(driver)
+    find(large, key.coordinator_key)
+    answered = []
+
+    def ask_between() -> None:
+        driver.between = lambda: None
+        answered.append(ask(small, initialize(key._replace(partition=1)))[0].error_code)
+        assert not large.responses
+
+    driver.between, driver.turns = ask_between, 0
+    replies = ask(large, *(initialize(key._replace(partition=index)) for index in (0, *range(2, 1002))))
+    assert answered == [0]
+    assert driver.turns >= 4
+    assert [reply.error_code for reply in replies] == [0] + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 1000

@@ -130,6 +130,7 @@ def test_share_groups_are_measured(running: Running) -> None:
     assert value(metrics, "oncelog_share_batches_in_flight", group="workers", topic="jobs") >= 1
     assert (value(metrics, "oncelog_share_sessions"), value(metrics, "oncelog_share_session_partitions")) == (1, 1)
     assert value(metrics, "oncelog_share_partitions") == 1
+    assert value(metrics, "oncelog_share_state_writes_total") >= 1
     assert value(metrics, "oncelog_groups", protocol="share", state="Stable") == 1
     assert value(metrics, "oncelog_share_lock_timeouts_total") == 0
     assert value(metrics, "oncelog_share_dead_letters_total", outcome="failed") == 0

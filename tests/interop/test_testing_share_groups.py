@@ -36,7 +36,7 @@ def broker() -> Iterator[Broker]:
 
 
 def taken(consumer: ShareConsumer) -> list:
-    """What a member has polled when it has got something."""
+    """The records that a member polls, once it gets some."""
     records = []
     wait_until(lambda: records.extend(consumer.poll()) or records, "records")
     return records

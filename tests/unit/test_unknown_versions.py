@@ -28,7 +28,7 @@ from oncelog.core.controller.brokers import tree_format
 from oncelog.core.controller.image import layout
 from oncelog.core.groups.settings import GroupSettings
 from oncelog.core.groups.shard import GroupShard
-from oncelog.core.share_state.model import ShareStateSettings
+from oncelog.core.share_state.settings import ShareStateSettings
 from oncelog.core.share_state.shard import ShareStateShard
 from oncelog.core.transactions.store import TransactionStore
 from oncelog.legacy.logs import import_positions

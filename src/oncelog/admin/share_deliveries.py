@@ -7,9 +7,11 @@ share coordinators, which has no locks (``share_state_log``).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from oncelog.admin.group_descriptions import GroupDescription
+from oncelog.admin.share_groups import ShareOffsetRow
 from oncelog.admin.share_state_log import RecordedState, read_states
 from oncelog.admin.transactions.broker_requests import BrokerRequest, Unanswered, leaders, send_requests
 from oncelog.base.errors import ErrorCode
@@ -34,6 +36,7 @@ __all__ = [
     "LOG",
     "ShareBatchRow",
     "ShareDeliveryRow",
+    "as_led",
     "share_deliveries",
 ]
 
@@ -75,8 +78,9 @@ class ShareDeliveryRow:
     """The window of a share partition: from its start offset to the last offset that was acquired.
 
     ``source`` is "leader", or "log" for the states that were last made durable, without locks. ``in_flight_records``
-    counts the offsets of the window, and ``most_in_flight`` is its limit (``share.partition.max.record.locks``);
-    both are None from the log. ``batches_left_off`` counts those that the leader left out.
+    counts the offsets of the window, and ``most_in_flight`` is its limit (``share.partition.max.record.locks``); both
+    are None from the log. ``batches_left_off`` counts those that the leader left out. ``start_offset`` is where the
+    window begins; None if the log has none yet.
     """
 
     group: str
@@ -87,6 +91,7 @@ class ShareDeliveryRow:
     in_flight_records: int | None = None
     most_in_flight: int | None = None
     batches_left_off: int = 0
+    start_offset: int | None = None
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -123,7 +128,9 @@ def share_deliveries(
 
 
 def recorded_row(group: str, place: TopicPartition, state: RecordedState) -> ShareDeliveryRow:
-    return ShareDeliveryRow(group, place.topic, place.partition, LOG, tuple(map(_recorded, state.batches)))
+    start = state.start_offset if state.start_offset >= 0 else None
+    batches = tuple(map(_recorded, state.batches))
+    return ShareDeliveryRow(group, place.topic, place.partition, LOG, batches, start_offset=start)
 
 
 def _recorded(batch: StateBatch) -> ShareBatchRow:
@@ -192,4 +199,27 @@ def _told(group: str, place: TopicPartition, partition: DescribeShareGroupOffset
         partition.in_flight_records,
         partition.most_in_flight if partition.most_in_flight >= 0 else None,
         partition.batches_left_off,
+        partition.start_offset,
     )
+
+
+def as_led(
+    description: GroupDescription, offsets: Iterable[ShareOffsetRow], deliveries: Iterable[ShareDeliveryRow]
+) -> list[ShareOffsetRow]:
+    """Offsets as the leaders have them, where they tell. A coordinator knows a start offset only after the first
+    acknowledgement, and one write later."""
+    # Without members a reset is possible. A leader learns of it at its next write.
+    if not description.members:
+        return list(offsets)
+    led = {row.topic_partition: row for row in deliveries if row.source == LEADER}
+    return [_as_led(offset, led.get(offset.topic_partition)) for offset in offsets]
+
+
+def _as_led(offset: ShareOffsetRow, row: ShareDeliveryRow | None) -> ShareOffsetRow:
+    if row is None or row.start_offset is None:
+        return offset
+    lag = offset.lag
+    if offset.log_end is not None and not row.batches_left_off:
+        done = sum(batch.records for batch in row.batches if batch.state in TERMINAL)
+        lag = max(0, offset.log_end - row.start_offset - done)
+    return replace(offset, start_offset=row.start_offset, lag=lag)

@@ -90,6 +90,7 @@ from oncelog.node.stopping import Stopping
 from oncelog.ports import Entropy
 
 if TYPE_CHECKING:
+    from oncelog.node.coordinators.share_state_coordinators import ShareStateCoordinators
     from oncelog.node.hanging.coordinator_queries import CoordinatorQueries
     from oncelog.node.hanging.watch import HangingTransactionWatch
     from oncelog.node.liveness.freeze_watch import FreezeWatch
@@ -300,8 +301,8 @@ class Node:
             self._delayed_fetches.wake_ready()
             if self._runnable.is_empty():
                 break
-        loading = self.groups.load_slice() | self.transactions.load_slice() | self.share.states.load_slice()
-        if self.partitions.create_slice() | loading:
+        loading = [coordinators.load_slice() for coordinators in self._coordinators()]
+        if self.partitions.create_slice() | any(loading):
             self.requests.run_woken()
             self._continue_later(effects)
         if self._runnable.has_slices() or self.transactions.markers.has_decided() or self.requests.closed.has_ready():
@@ -351,7 +352,7 @@ class Node:
         self.cluster.apply_change(delta)
         gone = self.partitions.apply_change(delta)
         deleted = {topic.name for topic in delta.deleted}
-        for coordinators in (self.groups, self.transactions, self.share.states):
+        for coordinators in self._coordinators():
             if coordinators.topic in deleted:
                 coordinators.follow(None)
             elif gone:
@@ -390,8 +391,12 @@ class Node:
             timeout_ms,
         )
 
+    def _coordinators(self) -> tuple[GroupCoordinators | TransactionCoordinators | ShareStateCoordinators, ...]:
+        share_states = (self.share.states,) if self.share.has_states else ()
+        return self.groups, self.transactions, *share_states
+
     def _follow_internal_topics(self) -> None:
-        for coordinators in (self.groups, self.transactions, self.share.states):
+        for coordinators in self._coordinators():
             coordinators.follow(self.cluster.image.topics.get(coordinators.topic))
 
     @cached_property

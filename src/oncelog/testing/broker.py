@@ -82,7 +82,7 @@ class Broker(Secured):
         self.faults = Faults(self)
         """Injects failures: see :class:`oncelog.testing.faults.control.Faults`."""
         self.share = ShareGroups(self)
-        """What share groups hold: see :class:`oncelog.testing.share_groups.ShareGroups`."""
+        """Deliveries of share groups: see :class:`oncelog.testing.share_groups.ShareGroups`."""
         self._security = None if security is None else make_security(security, self, self._now_s)
         self._owns_security = True
         self._registry = RegistryThread() if registry else None

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from oncelog.core.share.model import InFlightRecords
     from oncelog.handlers.broker.shares import LedSharePartition
     from oncelog.runtime.server import Server
 
@@ -43,7 +42,7 @@ class Brokers(Protocol):
 
 
 class ShareGroups:
-    """See the module."""
+    """Reads what the members of share groups hold; see the module."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
@@ -51,32 +50,27 @@ class ShareGroups:
     def deliveries(self, topic: str | None = None, group_id: str | None = None) -> list[Delivery]:
         """The records between each share partition's start offset and its last fetched record, in order of topic,
         partition, group and offset; of one topic or group if they are given."""
-        found: list[Delivery] = []
+        deliveries: list[Delivery] = []
 
         def read(server: Server) -> None:
             for led in server.node.share.partitions.led_partitions:
                 if topic in (None, led.partition.topic) and group_id in (None, led.key.group_id):
-                    found.extend(_deliveries(led))
+                    deliveries.extend(_deliveries(led))
 
         self._brokers.on_loops(read)
-        return sorted(found, key=lambda each: (each.topic, each.partition, each.group_id, each.first_offset))
+        return sorted(deliveries, key=lambda each: (each.topic, each.partition, each.group_id, each.first_offset))
 
 
 def _deliveries(led: LedSharePartition) -> Iterator[Delivery]:
-    if led.machine is not None:
-        for records in led.machine.in_flight():
-            yield _delivery(led, records)
-
-
-def _delivery(led: LedSharePartition, records: InFlightRecords) -> Delivery:
-    return Delivery(
-        topic=led.partition.topic,
-        partition=led.partition.partition,
-        group_id=led.key.group_id,
-        first_offset=records.first_offset,
-        last_offset=records.last_offset,
-        state=records.delivery_state.name.lower(),
-        delivery_count=records.delivery_count,
-        member_id=records.member_id or None,
-        locked_until_ms=records.locked_until_ms,
-    )
+    for records in () if led.machine is None else led.machine.in_flight():
+        yield Delivery(
+            topic=led.partition.topic,
+            partition=led.partition.partition,
+            group_id=led.key.group_id,
+            first_offset=records.first_offset,
+            last_offset=records.last_offset,
+            state=records.delivery_state.name.lower(),
+            delivery_count=records.delivery_count,
+            member_id=records.member_id or None,
+            locked_until_ms=records.locked_until_ms,
+        )

@@ -33,7 +33,7 @@ _FIND_TRANSACTION_COORDINATOR_V1: Final = struct.pack(">hhih", 10, 1, 1, -1) + b
 _INIT_TRANSACTIONS_V0: Final = struct.pack(">hhih", 22, 0, 1, -1) + b"\0\7warm-up" + struct.pack(">i", 60_000)
 _FIND_SHARE_COORDINATOR_V6: Final = struct.pack(">hhih", 10, 6, 1, -1) + b"\0\2\2\x21warm-up:AAAAAAAAAAAAAAAAAAAAAA:0\0"
 _SHARE_COORDINATOR: Final = 1 + 4 + 1 + 33
-"""Where its node id stands, -1 for an error: behind tags, throttle time, and one coordinator's key."""
+"""The position of its node id, which is -1 for an error: behind tags, throttle time, and one coordinator's key."""
 _TRANSACTIONS: Final = "transactions-"
 _SHARES: Final = "share-"
 _SHARE_PROPERTIES: Final = {"share.coordinator.state.topic.num.partitions": "1"}

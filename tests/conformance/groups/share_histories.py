@@ -265,8 +265,8 @@ class ShareHistory:
             group = self._group
             assert isinstance(state, ShareStateTopicsValue)
             assert group is not None
-            known = group.state_topics
-            if known is None or set(state.initializing) | set(state.initialized) != set(known.known()):
+            held = group.state_topics
+            if held is None or set(state.initializing) | set(state.initialized) != set(held.known()):
                 raise Different(f"{operation}\nours: nothing\ntheirs: {state}")
             for key, value in as_bytes(theirs["records"]):
                 self._shard.apply(key, value)
@@ -323,6 +323,9 @@ class ShareHistory:
         self._view.replace(topics)
         theirs = self._ask(op="topics", topics=topics)
         ours = self._shard.partitions_deleted(gone, self._now_ms) if gone else GroupDecision()
+        if b"<UNKNOWN>" in b"".join(value or b"" for _, value in as_bytes(theirs["records"])):
+            # Ours are dropped with the next topic that is deleted.
+            raise LeftOut("topics that were gone before their state was to be deleted")
         self._settle({"op": "topics", "topics": topics}, ours, theirs)
 
     def _alter(self) -> None:

@@ -1,4 +1,4 @@
-"""What members of a share group see: every acknowledgement, locks that expire, members that are killed (KIP-932)."""
+"""Members of a share group and what they see: every acknowledgement, locks that expire, members that are killed."""
 
 from __future__ import annotations
 

@@ -67,7 +67,8 @@ def test_no_answered_acknowledgement_is_lost(kind: str, mortal: Server) -> None:
             records = member.poll()
             member.acknowledge("accept", *records)
             seen.update(values(records))
-            return "last" in seen and len(seen | worker.accepted) == _MANY + 1
+            # One acknowledgement may have been carried out without its answer.
+            return "last" in seen and len(seen | worker.accepted) >= _MANY
 
         wait_until(is_all, lambda: f"all records: {len(seen)} came, {len(accepted)} were accepted")
         assert not seen & accepted

@@ -76,7 +76,7 @@ class ShareMember:
         self.kill()
 
     def poll(self, wait_ms: int = _POLL_MS) -> list[Delivered]:
-        """What comes within the time."""
+        """The records that come within the time."""
         return [Delivered(*record) for record in self._ask("poll", wait_ms)]
 
     def take(self, count: int) -> list[Delivered]:

@@ -14,10 +14,10 @@ from oncelog.core.share_state.model import (
     InitializeState,
     ReadState,
     ShareKey,
-    ShareStateSettings,
     StateRequest,
     WriteState,
 )
+from oncelog.core.share_state.settings import ShareStateSettings
 from oncelog.core.share_state.shard import ShareStateShard
 from oncelog.records.internal.share_state_records import StateBatch
 

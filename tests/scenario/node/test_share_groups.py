@@ -395,6 +395,9 @@ def test_offsets_are_altered_described_with_their_lag_and_deleted(driver: Driver
     assert parts(describe_offsets(peer, None, version=0)) == [("t", 1, 2, -1, 0)]
     named = describe_offsets(peer, {"t": [0, 1], "missing": [3]})
     assert parts(named) == [("t", 0, -1, -1, 0), ("t", 1, 2, 1, 0), ("missing", 3, -1, -1, 0)]
+    assert parts(describe_offsets(peer, {"t": [9]})) == [("t", 9, -1, -1, 0)]
+    twice = [offsets_wire.DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None)] * 2
+    assert len(peer.ask(offsets_wire.DescribeShareGroupOffsetsRequest(groups=twice), 1).groups) == 1
     for impossible in ([-1], []):
         assert describe_offsets(peer, {"t": impossible}).error_code == E.UNKNOWN_SERVER_ERROR
     (group,) = peer.ask(ListGroupsRequest(), 5).groups

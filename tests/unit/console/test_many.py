@@ -61,7 +61,7 @@ def test_a_group_of_a_hundred_thousand_partitions(monkeypatch: pytest.MonkeyPatc
     committed = {place: Committed(11) for place in places()}
     monkeypatch.setattr("oncelog.admin.groups.committed_offsets", program_of(lambda client, group: dict(committed)))
     monkeypatch.setattr(Cluster, "metadata", program_of(metadata))
-    monkeypatch.setattr("oncelog.admin.groups.offsets_at", program_of(offsets_at))
+    monkeypatch.setattr("oncelog.admin.log_bounds.offsets_at", program_of(offsets_at))
     request = PageRequest(Query({"name": "all", "page": "1000"}), Settings("x"))
     results = []
     peak = peak_bytes(lambda: results.append(groups.read_one(Client("127.0.0.1:9"), request)), MAX_BYTES)

@@ -36,7 +36,7 @@ class Share:
 
     def __init__(self, client: Client, description: GroupDescription) -> None:
         from oncelog.admin.groups import share_offsets
-        from oncelog.admin.share_deliveries import share_deliveries
+        from oncelog.admin.share_deliveries import as_led, share_deliveries
 
         self.description = description
         self.offsets: list[ShareOffsetRow] = share_offsets(client, description.group)
@@ -44,6 +44,7 @@ class Share:
         self.unanswered: list[Unanswered]
         places = [row.topic_partition for row in self.offsets]
         self.deliveries, self.unanswered = share_deliveries(client, description.group, places)
+        self.offsets = as_led(description, self.offsets, self.deliveries)
 
     def document(self, configs: list[ConfigRow]) -> Mapping[str, object]:
         return {

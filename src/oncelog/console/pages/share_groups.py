@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from oncelog.admin.configs import ResourceType, describe_configs
 from oncelog.admin.groups import GroupDescription, share_offsets
-from oncelog.admin.share_deliveries import LOG, share_deliveries
+from oncelog.admin.share_deliveries import LOG, as_led, share_deliveries
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused, UnsupportedRequest
 from oncelog.console.page import PageRequest
@@ -27,6 +27,7 @@ def read(client: Client, page_request: PageRequest, description: GroupDescriptio
     # A cluster whose share groups are off refuses the rest.
     offsets = share_offsets(client, description.group) if description.has_members_shown else []
     deliveries, unanswered = share_deliveries(client, description.group, [row.topic_partition for row in offsets])
+    offsets = as_led(description, offsets, deliveries)
     windows = {row.topic_partition: row for row in deliveries}
     partitions = []
     for offset in offsets:

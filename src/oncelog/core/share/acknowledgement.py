@@ -123,8 +123,13 @@ class Acknowledging:
 
     def _take_part(self, batch: InFlightBatch, acknowledgement: Acknowledgement) -> Refusal | None:
         begin = max(batch.first_offset, acknowledgement.first_offset, self._window.start_offset)
-        for first, last, kind in _by_type(acknowledgement, begin, batch.last_offset):
-            for run in batch.cut(first, last):
+        ranges = list(_by_type(acknowledgement, begin, batch.last_offset))
+        if not ranges:
+            return None
+        batch.cut_at([first for first, _, _ in ranges])
+        runs = iter(batch.cut(begin, ranges[-1][1]))
+        for _, last, kind in ranges:
+            for run in runs:
                 if run.state is not RecordState.ACQUIRED:
                     return _OFFSET_NOT_ACQUIRED
                 if run.member_id != self._member_id:
@@ -132,6 +137,8 @@ class Acknowledging:
                 refusal = self._take_run(run, kind)
                 if refusal is not None:
                     return refusal
+                if run.last_offset >= last:
+                    break
         return None
 
     def _take_run(self, run: Run, kind: int) -> Refusal | None:

@@ -30,11 +30,10 @@ class Transition:
 
     __slots__ = ("first_offset", "last_offset", "max_deliveries", "member_id", "state")
 
-    def __init__(
-        self, first_offset: Offset, last_offset: Offset, state: RecordState, member_id: MemberId, max_deliveries: int
-    ) -> None:
+    def __init__(self, first_offset: Offset, state: RecordState, member_id: MemberId, max_deliveries: int) -> None:
         self.first_offset = first_offset
-        self.last_offset = last_offset
+        self.last_offset = first_offset
+        """The transition's runs are within this range, mixed with others."""
         self.state = state
         self.member_id = member_id
         self.max_deliveries = max_deliveries
@@ -78,6 +77,14 @@ class Run:
     def count_from(self, start_offset: Offset) -> int:
         """The records at or after ``start_offset``."""
         return max(0, self.last_offset - max(self.first_offset, start_offset) + 1)
+
+    def cut(self, offset: Offset) -> Run:
+        """Shorten the run to end before ``offset``. Returns the rest."""
+        rest = Run(
+            offset, self.last_offset, self.state, self.delivery_count, self.member_id, self.lock, self.transition
+        )
+        self.last_offset = Offset(offset - 1)
+        return rest
 
     def acquire(self, member_id: MemberId, lock: Lock) -> None:
         self.state = RecordState.ACQUIRED
@@ -148,6 +155,21 @@ class InFlightBatch:
             return self.runs[begin : begin + 1]
         return self.runs[begin : self._boundary(Offset(last + 1))]
 
+    def cut_at(self, offsets: Sequence[Offset]) -> None:
+        """Cut the runs before each of the offsets, which are ascending and within the batch."""
+        runs: list[Run] = []
+        index = 0
+        for run in self.runs:
+            while index < len(offsets) and offsets[index] <= run.last_offset:
+                if offsets[index] > run.first_offset:
+                    right = run.cut(offsets[index])
+                    runs.append(run)
+                    run = right
+                index += 1
+            runs.append(run)
+        self.is_split |= len(runs) > len(self.runs)
+        self.runs = runs
+
     def _boundary(self, offset: Offset) -> int:
         """The index of the run that starts at ``offset``, which is made by cutting."""
         if offset > self.last_offset:
@@ -157,9 +179,7 @@ class InFlightBatch:
         if run.first_offset == offset:
             return index
         self.is_split = True
-        right = Run(offset, run.last_offset, run.state, run.delivery_count, run.member_id, run.lock, run.transition)
-        run.last_offset = Offset(offset - 1)
-        self.runs.insert(index + 1, right)
+        self.runs.insert(index + 1, run.cut(offset))
         return index + 1
 
     def join_runs(self, first_offset: int, last_offset: int) -> None:

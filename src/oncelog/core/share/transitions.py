@@ -7,9 +7,9 @@ end of a lock, and archiving after a dead letter, hold whether or not their writ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from oncelog.base.ids import MemberId, Offset
+from oncelog.base.ids import MemberId
 from oncelog.core.share.in_flight import InFlightBatch, Run, Transition
 from oncelog.core.share.model import (
     NO_MEMBER,
@@ -52,17 +52,19 @@ class Changes:
         self._window = window
         self._settings = settings
         self._batches: list[StateBatch] = []
-        self._transitions: list[Transition] = []
+        self._transitions: dict[tuple[RecordState, MemberId], Transition] = {}
         self._dead_letters: list[DeadLetters] = []
 
     def begin(self, run: Run, state: RecordState) -> None:
         """Begin the transition of an acquired run."""
         is_rejected = state is RecordState.ARCHIVING
         state = self._limited(run, state)
-        run.transition = Transition(
-            run.first_offset, run.last_offset, state, run.member_id, self._settings.max_deliveries
-        )
-        self._transitions.append(run.transition)
+        transition = self._transitions.get((state, run.member_id))
+        if transition is None:
+            transition = Transition(run.first_offset, state, run.member_id, self._settings.max_deliveries)
+            self._transitions[state, run.member_id] = transition
+        transition.last_offset = run.last_offset
+        run.transition = transition
         self._set(run, state, is_rejected=is_rejected)
 
     def apply(self, run: Run, state: RecordState) -> None:
@@ -77,7 +79,7 @@ class Changes:
         self._set(run, RecordState.ARCHIVED, is_rejected=False)
 
     def undo(self) -> None:
-        roll_back(self._window, self._transitions)
+        roll_back(self._window, self._transitions.values())
 
     def write(self, state_epoch: int, *, is_final: bool = False) -> StateWrite | None:
         """The write, or None if there is nothing to write."""
@@ -85,7 +87,7 @@ class Changes:
             return None
         window = self._window
         state = ShareState(state_epoch, window.start_offset, window.terminal_count, self._batches)
-        return StateWrite(state, self._transitions, self._dead_letters, is_final=is_final)
+        return StateWrite(state, tuple(self._transitions.values()), self._dead_letters, is_final=is_final)
 
     def _limited(self, run: Run, state: RecordState) -> RecordState:
         """A record that has had its last delivery is not available again."""
@@ -118,13 +120,13 @@ def commit(window: Window, transitions: Iterable[Transition]) -> bool:
     """End transitions whose write is durable. Returns True if a record became available."""
     is_available = False
     for transition in transitions:
-        batch, runs = _changing(window, transition)
-        for run in runs:
-            run.unlock()
-            run.transition = None
-            if run.state is RecordState.AVAILABLE:
-                is_available = window.may_have_available = True
-        batch.join_runs(transition.first_offset, transition.last_offset)
+        for batch, runs in _changing(window, transition):
+            for run in runs:
+                run.unlock()
+                run.transition = None
+                if run.state is RecordState.AVAILABLE:
+                    is_available = window.may_have_available = True
+            batch.join_runs(runs[0].first_offset, runs[-1].last_offset)
     return is_available
 
 
@@ -132,16 +134,25 @@ def roll_back(window: Window, transitions: Iterable[Transition]) -> bool:
     """End transitions whose write has failed. Returns True if a record became available."""
     is_available = False
     for transition in transitions:
-        batch, runs = _changing(window, transition, cut_at=window.start_offset)
-        for run in runs:
-            run.transition = None
-            # Else it was archived meanwhile, as the log has lost it.
-            if run.state is transition.state:
-                _roll_back_run(window, run, transition)
-            if run.state is RecordState.AVAILABLE:
-                is_available = window.may_have_available = True
-        batch.join_runs(transition.first_offset, transition.last_offset)
+        for batch, runs in _changing(window, transition):
+            for run in _cut_at_start(window, batch, runs):
+                run.transition = None
+                # Else it was archived meanwhile, as the log has lost it.
+                if run.state is transition.state:
+                    _roll_back_run(window, run, transition)
+                if run.state is RecordState.AVAILABLE:
+                    is_available = window.may_have_available = True
+            batch.join_runs(runs[0].first_offset, runs[-1].last_offset)
     return is_available
+
+
+def _cut_at_start(window: Window, batch: InFlightBatch, runs: Sequence[Run]) -> Sequence[Run]:
+    """The runs, cut if the log has lost some of the records of an expired lock, and others become available."""
+    start = window.start_offset
+    across = [run for run in runs if run.first_offset < start <= run.last_offset]
+    if not across or across[0].lock is None or not across[0].lock.has_expired:
+        return runs
+    return [*runs, *batch.cut(start, across[0].last_offset)]
 
 
 def _roll_back_run(window: Window, run: Run, transition: Transition) -> None:
@@ -162,16 +173,12 @@ def _release_expired(window: Window, run: Run, transition: Transition) -> None:
         window.terminal_count += run.count_from(window.start_offset)
 
 
-def _changing(
-    window: Window, transition: Transition, cut_at: Offset | None = None
-) -> tuple[InFlightBatch, Sequence[Run]]:
-    # A batch with a transition stays in the window.
-    batch = window.floor(transition.first_offset)
-    assert batch is not None
-    if cut_at is not None and transition.first_offset < cut_at <= transition.last_offset:
-        batch.cut(cut_at, transition.last_offset)
-    runs = batch.cut(transition.first_offset, transition.last_offset)
-    return batch, [run for run in runs if run.transition is transition]
+def _changing(window: Window, transition: Transition) -> Iterator[tuple[InFlightBatch, Sequence[Run]]]:
+    """The runs of a transition by batch."""
+    for batch in window.overlapping(transition.first_offset, transition.last_offset):
+        runs = [run for run in batch.runs if run.transition is transition]
+        if runs:
+            yield batch, runs
 
 
 def holds(run: Run, member_id: MemberId) -> bool:

@@ -1,14 +1,12 @@
-"""Requests to share coordinators, their replies, and settings (KIP-932)."""
+"""Requests to share coordinators and their replies (KIP-932)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId, LeaderEpoch, Offset, TopicId, uuid_bytes, uuid_text
-from oncelog.base.units import MINUTE_MS, SECOND_MS
 from oncelog.records.internal.share_state_records import NO_COUNT, SnapshotValue, StateBatch
 
 _LARGEST_INT32: Final = 2**31 - 1
@@ -95,22 +93,3 @@ class ShareStateDecision(NamedTuple):
     """Always empty: no request waits for another one's decision."""
     prune_before: Offset | None = None
     """Records before this offset of the log are superseded: delete them."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShareStateSettings:
-    """``SETTING_KEYS`` has the keys."""
-
-    updates_per_snapshot: int = 500
-    prune_interval_ms: int = 5 * MINUTE_MS
-    cold_snapshot_interval_ms: int = 5 * MINUTE_MS
-    write_timeout_ms: int = 5 * SECOND_MS
-
-
-SETTING_KEYS: Final[dict[str, str]] = {
-    "updates_per_snapshot": "share.coordinator.snapshot.update.records.per.snapshot",
-    "prune_interval_ms": "share.coordinator.state.topic.prune.interval.ms",
-    "cold_snapshot_interval_ms": "share.coordinator.cold.partition.snapshot.interval.ms",
-    "write_timeout_ms": "share.coordinator.write.timeout.ms",
-}
-"""Field of ShareStateSettings → configuration key."""

@@ -33,12 +33,12 @@ from oncelog.core.share_state.model import (
     ReadState,
     ShareKey,
     ShareStateDecision,
-    ShareStateSettings,
     StateReply,
     StateRequest,
     SummarizeState,
     WriteState,
 )
+from oncelog.core.share_state.settings import ShareStateSettings
 from oncelog.records.internal.share_state_records import (
     NO_COUNT,
     SnapshotKey,
@@ -251,8 +251,7 @@ class ShareStateShard:
         self._cold_ms = now_ms + self._settings.cold_snapshot_interval_ms
         # Topics that were deleted while no coordinator had the partition.
         topics = {key.topic_id for key in self._entries}
-        self.topics_deleted({topic for topic in topics if not self._partition_count(topic)})
-        return _NOTHING
+        return self.topics_deleted({topic for topic in topics if not self._partition_count(topic)})
 
     def unloaded(self, _now_ms: int) -> ShareStateDecision:
         self.is_loaded = False
@@ -267,10 +266,11 @@ class ShareStateShard:
     def partitions_deleted(self, _partitions: object, _now_ms: int) -> ShareStateDecision:
         return _NOTHING  # by topic ids instead
 
-    def topics_deleted(self, topics: Collection[TopicId]) -> None:
+    def topics_deleted(self, topics: Collection[TopicId]) -> ShareStateDecision:
         """Tombstones for the states of deleted topics are written by the next ticks."""
         if topics:
             self._to_delete += [key for key in self._entries if key.topic_id in topics]
+        return _NOTHING
 
     def deadline_ms(self) -> int | None:
         """None while there is nothing to prune or to snapshot: an empty shard wakes nobody."""

@@ -65,7 +65,6 @@ class UntilReadable(Wait):
     """False if more than the response is left to do, or the response would change during the wait."""
 
 
-@dataclass(slots=True, eq=False)
 class UseShares(Wait):
     """Reach the share partitions of this broker, made with its first request of a share group. Resumed with a
     ``handlers.broker.shares.Shares``."""

@@ -39,7 +39,7 @@ _ANY_LEADER: Final = LeaderEpoch(0)
 
 
 class _Summary(Protocol):
-    """What a share coordinator knows of a partition."""
+    """A share coordinator's knowledge of a partition."""
 
     @property
     def error_code(self) -> ErrorCode: ...
@@ -58,6 +58,8 @@ class _Part(NamedTuple):
     name: TopicName
     topic: TopicId
     partition: int
+    exists: bool = True
+    """False for a partition that its topic does not have: no share coordinator is asked."""
 
 
 def handle(
@@ -65,8 +67,13 @@ def handle(
 ) -> Steps[wire.DescribeShareGroupOffsetsResponse]:
     if request.led_here:
         return (yield from describe_led(request, context))
-    groups = []
+    groups, whole = [], set[str]()
     for group in request.groups:
+        # Asked for everything of a group again, as a request may thirty thousand times: answered once.
+        if group.topics is None and group.group_id in whole:
+            continue
+        if group.topics is None:
+            whole.add(group.group_id)
         described = yield from _group(group, context)
         groups.append(described)
     return wire.DescribeShareGroupOffsetsResponse(groups=groups)
@@ -139,7 +146,8 @@ def _named_parts(
         elif image is None:
             unknown.append(_without_state(topic))
         else:
-            parts |= {_Part(name, image.topic_id, number): None for number in topic.partitions}
+            count = len(image.partitions)
+            parts |= {_Part(name, image.topic_id, number, number < count): None for number in topic.partitions}
             is_possible &= bool(topic.partitions) and min(topic.partitions) >= 0
     return list(parts) if is_possible else None, unknown, denied
 
@@ -164,24 +172,22 @@ def _without_state(
 def _topics(group_id: GroupId, parts: Sequence[_Part]) -> Steps[list[wire.DescribeShareGroupOffsetsResponseTopic]]:
     if not parts:
         return []
-    summaries: Sequence[_Summary] = yield PersistShareStates(
-        [SummarizeState(ShareKey(group_id, part.topic, part.partition), _ANY_LEADER) for part in parts]
+    existing = [part for part in parts if part.exists]
+    read: Sequence[_Summary] = yield PersistShareStates(
+        [SummarizeState(ShareKey(group_id, part.topic, part.partition), _ANY_LEADER) for part in existing]
     )
-    counted = [
-        TopicPartition(part.name, part.partition)
-        for part, summary in zip(parts, summaries, strict=True)
-        if _has_lag(summary)
-    ]
+    summaries = dict(zip(existing, read, strict=True))
+    counted = [TopicPartition(part.name, part.partition) for part in existing if _has_lag(summaries[part])]
     ends: Mapping[TopicPartition, Offset | ErrorCode] = {}
     if counted:
         ends = yield AskLogEnds(counted)
     topics: dict[TopicId, wire.DescribeShareGroupOffsetsResponseTopic] = {}
-    for part, summary in zip(parts, summaries, strict=True):
+    for part in parts:
         topic = topics.setdefault(
             part.topic, wire.DescribeShareGroupOffsetsResponseTopic(topic_name=part.name, topic_id=part.topic)
         )
         end = ends.get(TopicPartition(part.name, part.partition))
-        topic.partitions.append(_partition(part.partition, summary, end))
+        topic.partitions.append(_partition(part.partition, summaries.get(part), end))
     return list(topics.values())
 
 
@@ -191,13 +197,13 @@ def _has_lag(summary: _Summary) -> bool:
 
 
 def _partition(
-    number: int, summary: _Summary, end: Offset | ErrorCode | None
+    number: int, summary: _Summary | None, end: Offset | ErrorCode | None
 ) -> wire.DescribeShareGroupOffsetsResponsePartition:
     part = wire.DescribeShareGroupOffsetsResponsePartition(partition_index=number)
     if isinstance(end, ErrorCode):
         part.error_code, part.error_message = end, TEXTS.get(end)
         return part
-    if summary.error_code is not ErrorCode.NONE:
+    if summary is None or summary.error_code is not ErrorCode.NONE:
         part.start_offset = _NO_OFFSET
         return part
     part.start_offset, part.leader_epoch = summary.start_offset, summary.leader_epoch

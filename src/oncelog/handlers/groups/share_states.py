@@ -35,7 +35,7 @@ TEXTS: Final = {
 
 
 class Outcome(Protocol):
-    """What a share coordinator has done."""
+    """The outcome of a share coordinator's work."""
 
     @property
     def error_code(self) -> ErrorCode: ...

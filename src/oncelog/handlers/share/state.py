@@ -14,7 +14,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.core.share_state.model import StateReply
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context, CoordinatorRefusal
-from oncelog.handlers.broker.waits import KeepShareStates, Steps
+from oncelog.handlers.broker.waits import KeepShareStates, NextSlice, Steps
 from oncelog.handlers.share.state_messages import SharePartition, refused, requests_of, response_to
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
@@ -33,6 +33,9 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
 
 _CLUSTER_AUTHORIZATION_FAILED: Final = "Cluster authorization failed."
 
+REQUESTS_PER_SLICE: Final = 250
+"""Requests decided before other connections have their turn: each appends a record of its own."""
+
 
 def handle(message: Any, context: Context) -> Steps[Any]:
     replies: dict[SharePartition, StateReply] = {}
@@ -43,8 +46,12 @@ def handle(message: Any, context: Context) -> Steps[Any]:
         }
     elif message.group_id and message.topics and all(topic.partitions for topic in message.topics):
         requests = requests_of(message)
-        answers = yield KeepShareStates(requests)
-        for request, answer in zip(requests, answers, strict=True):
-            reply = refused(request, answer.error_code) if isinstance(answer, CoordinatorRefusal) else answer
-            replies[request.key.topic_id, request.key.partition] = reply
+        for start in range(0, len(requests), REQUESTS_PER_SLICE):
+            if start:
+                yield NextSlice()
+            part = requests[start : start + REQUESTS_PER_SLICE]
+            answers = yield KeepShareStates(part)
+            for request, answer in zip(part, answers, strict=True):
+                reply = refused(request, answer.error_code) if isinstance(answer, CoordinatorRefusal) else answer
+                replies[request.key.topic_id, request.key.partition] = reply
     return response_to(message, replies)

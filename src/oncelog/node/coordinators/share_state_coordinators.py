@@ -11,14 +11,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from oncelog.base.ids import SHARE_GROUP_STATE, LeaderEpoch, Offset, TopicId
-from oncelog.core.share_state.model import SETTING_KEYS, ShareStateDecision, ShareStateSettings
+from oncelog.core.share_state.settings import SETTING_KEYS, ShareStateSettings
 from oncelog.node.brokers.messages import BrokerMessages, Cancel, ChangeShareState, OnAnswer
 from oncelog.node.coordinators.hosted_shards import HostedShard, PendingRequest
 from oncelog.node.coordinators.runner import Coordinators, CoordinatorServices
 
 if TYPE_CHECKING:
     from oncelog.core.configs.broker import BrokerConfig
-    from oncelog.core.share_state.model import StateRequest
+    from oncelog.core.share_state.model import ShareStateDecision, StateRequest
     from oncelog.core.share_state.shard import ShareStateShard
     from oncelog.handlers.broker.waits import KeepShareStates
     from oncelog.node.coordinators.log_batches import ApplyBatch
@@ -109,8 +109,7 @@ class ShareStateCoordinators(Coordinators["ShareStateShard", "ShareStateDecision
         now_ms = self._deadlines.now_ms
         for hosted in self._hosted.values():
             if hosted.shard.is_loaded:
-                hosted.shard.topics_deleted(topics)
-                self._carry_out(hosted, ShareStateDecision(), None, now_ms)
+                self._carry_out(hosted, hosted.shard.topics_deleted(topics), None, now_ms)
 
     def park(self, task: Task, wait: KeepShareStates) -> None:
         """Let the requests of one task be decided side by side."""

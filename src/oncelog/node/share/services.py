@@ -1,6 +1,5 @@
-"""The parts of a node that serve share groups (KIP-932), made when the first of their requests comes.
-
-Only the share coordinators are always there: they hold a partition of ``__share_group_state`` for other brokers, too.
+"""The parts of a node that serve share groups (KIP-932), made when the first of their requests comes; the share
+coordinators with the topic ``__share_group_state``, of which they hold partitions for other brokers, too.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from oncelog.base.ids import SHARE_GROUP_STATE
 from oncelog.handlers.broker import waits
 from oncelog.node.coordinators.runner import CoordinatorServices
-from oncelog.node.coordinators.share_state_coordinators import ShareStateCoordinators, share_state_settings
 
 if TYPE_CHECKING:
     from oncelog.core.controller.image.cluster_image import ImageDelta
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
     from oncelog.node.brokers.messages import BrokerMessages
     from oncelog.node.cluster.group_settings import ShareSettingsOfGroups
     from oncelog.node.cluster.metadata_log import MetadataLog
+    from oncelog.node.coordinators.share_state_coordinators import ShareStateCoordinators
     from oncelog.node.coordinators.share_state_requests import ShareStateRequests
     from oncelog.node.kernel.tasks import Task
     from oncelog.node.logs.delayed_fetches import DelayedFetches
@@ -43,7 +42,19 @@ class ShareServices:
         self._delayed_fetches = delayed_fetches
         self._links = links
         self._settings = settings
-        self.states = ShareStateCoordinators(share_state_settings(services.metadata.config), services, messages)
+
+    @cached_property
+    def states(self) -> ShareStateCoordinators:
+        """The share coordinators of this broker."""
+        from oncelog.node.coordinators.share_state_coordinators import ShareStateCoordinators, share_state_settings
+
+        services = self._services
+        return ShareStateCoordinators(share_state_settings(services.metadata.config), services, self._messages)
+
+    @property
+    def has_states(self) -> bool:
+        """True once the topic of their states exists, or was asked for."""
+        return "states" in self.__dict__ or SHARE_GROUP_STATE in self._services.metadata.image.topics
 
     @cached_property
     def persister(self) -> SharePersister:
@@ -90,7 +101,7 @@ class ShareServices:
         """Follow a change of the image, after the logs have."""
         if self.has_partitions:
             self.partitions.follow(delta)
-        if delta.deleted:
+        if delta.deleted and self.has_states:
             self.states.topics_deleted({topic.topic_id for topic in delta.deleted})
         if SHARE_GROUP_STATE in delta.altered and "persister" in self.__dict__:
             self.persister.coordinators_changed()
@@ -102,7 +113,7 @@ class ShareServices:
     def parks(self) -> Mapping[type, Callable[[Task, Any], None]]:
         """The waits of handlers that are parked here."""
         return {
-            waits.KeepShareStates: self.states.park,
+            waits.KeepShareStates: lambda task, wait: self.states.park(task, wait),
             waits.PersistShareStates: lambda task, wait: self._state_requests.park(task, wait),
             waits.UseShares: lambda task, _wait: self._services.runnable.wake(task, self.partitions),
             waits.UntilAcknowledged: lambda task, wait: self.partitions.park(task, wait),

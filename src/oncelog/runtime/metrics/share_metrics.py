@@ -43,6 +43,7 @@ def share_metrics(node: Node) -> Iterator[Metric]:
     )
     yield from _in_flight(shares)
     yield from _outcomes(shares)
+    yield from _states(node)
 
 
 def _in_flight(shares: SharePartitions | None) -> Iterator[Metric]:
@@ -87,3 +88,17 @@ def _outcomes(shares: SharePartitions | None) -> Iterator[Metric]:
     letters.add_metric(["written"], counters.dead_letters)
     letters.add_metric(["failed"], counters.failed_dead_letters)
     yield letters
+
+
+def _states(node: Node) -> Iterator[Metric]:
+    yield CounterMetricFamily(
+        "oncelog_share_state_writes",
+        "States of share partitions written by coordinators here.",
+        value=node.share.states.write_count,
+    )
+    pruned = GaugeMetricFamily(
+        "oncelog_share_state_pruned_offset", "First offset kept of __share_group_state.", labels=["partition"]
+    )
+    for partition, offset in sorted(node.share.states.pruned_offsets.items()):
+        pruned.add_metric([str(partition)], offset)
+    yield pruned

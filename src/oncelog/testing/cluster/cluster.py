@@ -69,7 +69,7 @@ class Cluster(Secured):
         self._security = None if security is None else make_security(security, self, time.time)
         self._registry = RegistryThread() if registry else None
         self.share = ShareGroups(self)
-        """What share groups hold: see :class:`oncelog.testing.share_groups.ShareGroups`."""
+        """Deliveries of share groups: see :class:`oncelog.testing.share_groups.ShareGroups`."""
 
     def __enter__(self) -> Self:
         self.start()

@@ -39,7 +39,7 @@ NEWEST: Final = 2
 Acknowledgements = Sequence[tuple[int, int, list[int]]]
 """First offset, last offset, types."""
 Partitions = Mapping[int, Acknowledgements]
-"""What is acknowledged by partition; nothing for a partition that is only fetched."""
+"""Acknowledgements by partition; none for a partition that is only fetched."""
 
 
 def every_version(kind: type[Message]) -> Iterator[int]:

@@ -269,11 +269,11 @@ def test_a_held_partition_is_not_one_that_is_not_fetched() -> None:
     assert causes(given) == set()
 
 
-def test_a_partition_that_nobody_has_fetched() -> None:
+def test_a_partition_where_nothing_was_acknowledged_is_a_note() -> None:
     given = facts(WORKER, start=None)
     told = the(given, Cause.NOTHING_ACQUIRED)
-    assert told.severity is Severity.RISK
-    assert "the 20 offsets that are there now are never delivered" in told.sentences[1]
+    assert told.severity is Severity.NOTE
+    assert "the 20 offsets before that fetch are never delivered" in told.sentences[1]
     assert told.commands == ["oncelog group alter g -c share.auto.offset.reset=earliest"]
     assert causes(facts(WORKER, start=None, end=0)) == set()
 

@@ -76,7 +76,7 @@ class FakeBrokers:
         topics = [
             MetadataResponseTopic(
                 name=name,
-                topic_id=name.encode().ljust(16),
+                topic_id=name.encode().ljust(16)[:16],
                 error_code=0 if name in self.leaders else 3,
                 partitions=[
                     MetadataResponsePartition(partition_index=index, leader_id=leader)

@@ -217,10 +217,10 @@ def lags_of(reader: TestClient) -> dict[str, tuple[int | None, int | None, int, 
 def test_a_group_of_another_type_is_not_one_without_members(
     broker: Broker, reader: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    share = GroupDescription("queue", "Stable", "share", "share", "", 1, [])
-    monkeypatch.setattr("oncelog.console.pages.groups.describe_group", lambda client, name: share)
-    page = reader.get("/groups/one?name=queue").text
-    assert "Members of a share group are not shown here" in page
+    streams = GroupDescription("app", "Stable", "streams", "streams", "", 1, [])
+    monkeypatch.setattr("oncelog.console.pages.groups.describe_group", lambda client, name: streams)
+    page = reader.get("/groups/one?name=app").text
+    assert "Members of a streams group are not shown here" in page
     assert "<h2>Members" not in page
     assert "no committed offsets" not in page
 

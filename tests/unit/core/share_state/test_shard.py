@@ -12,13 +12,13 @@ from oncelog.core.share_state.model import (
     ReadState,
     ShareKey,
     ShareStateDecision,
-    ShareStateSettings,
     StateReply,
     StateRequest,
     SummarizeState,
     WriteState,
     parse_coordinator_key,
 )
+from oncelog.core.share_state.settings import ShareStateSettings
 from oncelog.core.share_state.shard import BYTES_PER_TICK, ShareStateShard
 from oncelog.records.internal.share_state_records import (
     SnapshotKey,

@@ -141,22 +141,23 @@ def _partition(facts: ShareGroupFacts, partition: TopicPartition, options: str) 
 def _not_started(facts: ShareGroupFacts, partition: TopicPartition, options: str) -> Finding:
     reset, offset = facts.settings.get(OFFSET_RESET, _LATEST), facts.offsets[partition]
     sentences = [
-        f"In {partition} it has no start offset yet: no member has fetched there. It will begin where {OFFSET_RESET} "
-        f"says when one does, which is {reset!r}."
+        f"In {partition} it has no start offset yet: no record there has been acknowledged, and no lock has ended. "
+        f"Unless a member holds its first records now, it begins at its first fetch, where {OFFSET_RESET} says: "
+        f"{reset!r}."
     ]
     if reset == _LATEST:
         records = (offset.log_end or 0) - (offset.log_start or 0)
         sentences.append(
-            f"With {_LATEST!r}, the default, the {counted(records, 'offset')} that are there now are never delivered."
+            f"With {_LATEST!r}, the default, the {counted(records, 'offset')} before that fetch are never delivered."
         )
     return Finding(
         Cause.NOTHING_ACQUIRED,
-        Severity.RISK if facts.readers(partition) else Severity.NOTE,
+        Severity.NOTE,
         str(partition),
         sentences,
         evidence={"offset_reset": reset},
-        no_since="nothing is recorded before the first fetch",
-        clears="It clears with the first fetch of a member.",
+        no_since="nothing is recorded before the first acknowledgement",
+        clears="It clears with the first acknowledgement.",
         advice="To begin with the first record there is, before any member has fetched:",
         commands=[_alter(facts, f"{OFFSET_RESET}=earliest", options)],
     )

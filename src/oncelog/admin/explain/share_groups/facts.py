@@ -22,6 +22,7 @@ from oncelog.admin.share_deliveries import (
     TERMINAL,
     ShareBatchRow,
     ShareDeliveryRow,
+    as_led,
     leader_deliveries,
     recorded_row,
 )
@@ -224,6 +225,7 @@ def share_group_facts(
     assigned = {partition for member in description.members for partition in member.partitions}
     facts.partitions, unanswered = yield from partition_facts(cluster, {*facts.offsets, *assigned})
     facts.told, silent = yield from leader_deliveries(cluster, group, sorted(facts.offsets))
+    facts.offsets = {row.topic_partition: row for row in as_led(description, rows, facts.told.values())}
     with contextlib.suppress(ClientError):
         facts.settings = yield from _settings(cluster, description)
     try:

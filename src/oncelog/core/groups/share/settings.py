@@ -62,7 +62,7 @@ class ShareGroupSettings(NamedTuple):
     delivery_count_limit: int = 5
     partition_max_record_locks: int = 2_000
     offset_reset: OffsetReset = OffsetReset("latest")
-    """Where a partition without a start offset starts."""
+    """The start of a partition without a start offset."""
     read_committed: bool = False
     renew_enabled: bool = True
     dead_letter_topic: str = ""

@@ -12,12 +12,13 @@ from typing import Any, Final
 
 from oncelog.base.ids import BrokerId, GroupId
 from oncelog.core.share_state.model import ReadState, ShareKey, StateRequest, WriteState
+from oncelog.handlers.share.state import REQUESTS_PER_SLICE
 from oncelog.handlers.share.state_messages import message_of, replies_in
 from oncelog.node.brokers.broker_links import BrokerLinks, LinkPurpose
 from oncelog.node.brokers.messages import UNREACHABLE, Cancel, ChangeShareState, OnAnswer
 from oncelog.node.brokers.requests.batched import MOST_BYTES, Queued
 
-MOST_REQUESTS: Final = 1000
+MOST_REQUESTS: Final = REQUESTS_PER_SLICE
 MOST_READS: Final = 100
 """A state may have thousands of batches, and a response of many reads would be large."""
 _BATCH_BYTES: Final = 20

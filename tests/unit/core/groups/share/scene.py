@@ -33,11 +33,11 @@ class SomeTopics:
 
     def put(self, name: str, count: int, *, anew: bool = False) -> None:
         """Make a topic, or let it grow; ``anew``: after it was deleted."""
-        known = self._topics.get(TopicName(name))
-        if known is None or anew:
+        topic = self._topics.get(TopicName(name))
+        if topic is None or anew:
             self._made += 1
-            known = TopicId(bytes([self._made]) * 16), count
-        self._topics[TopicName(name)] = known[0], count
+            topic = TopicId(bytes([self._made]) * 16), count
+        self._topics[TopicName(name)] = topic[0], count
         self.version += 1
 
     def delete(self, name: str) -> None:

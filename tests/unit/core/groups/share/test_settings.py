@@ -64,8 +64,8 @@ def test_a_groups_own_values_replace_the_brokers() -> None:
 
 
 def test_values_beyond_the_brokers_bounds_are_capped_with_a_warning() -> None:
-    known, warnings = settings({}, {"share.delivery.count.limit": "50", "share.record.lock.duration.ms": "1000"})
-    assert (known.delivery_count_limit, known.record_lock_duration_ms) == (10, 15_000)
+    capped, warnings = settings({}, {"share.delivery.count.limit": "50", "share.record.lock.duration.ms": "1000"})
+    assert (capped.delivery_count_limit, capped.record_lock_duration_ms) == (10, 15_000)
     assert len(warnings) == 2
     assert warnings[1] == (
         "The group config 'share.delivery.count.limit' for group 'g' has value 50 which exceeds the broker's allowed "
