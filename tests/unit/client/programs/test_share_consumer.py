@@ -276,6 +276,9 @@ def test_heartbeat_errors_pass_or_are_explained(runner: Runner) -> None:
     group.heartbeat_codes = [ErrorCode.UNSUPPORTED_VERSION]
     with pytest.raises(BrokerRefused, match=r"share\.version"):
         consumer.poll(2 * INTERVAL_MS)
+    group.heartbeat_codes = [999]
+    with pytest.raises(BrokerRefused, match="error code 999"):
+        consumer.poll(2 * INTERVAL_MS)
     group.heartbeat_codes = [ErrorCode.GROUP_AUTHORIZATION_FAILED]
     with pytest.raises(BrokerRefused, match="not allowed to use this group"):
         consumer.poll(2 * INTERVAL_MS)

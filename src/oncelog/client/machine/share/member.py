@@ -27,7 +27,7 @@ _FIRST_INTERVAL_MS: Final = 100
 """While nothing is assigned after a join: the coordinator first has to set up the partitions' state. Doubles up to the
 interval that it names."""
 _MIN_INTERVAL_MS: Final = 10
-_EXPLANATIONS: Final = {
+_EXPLANATIONS: Final[dict[int, str]] = {
     ErrorCode.UNSUPPORTED_VERSION: (
         "the cluster does not serve share groups; raise its feature share.version to 1 or higher "
         "(kafka-features.sh upgrade --feature share.version=1)"
@@ -148,7 +148,7 @@ class ShareGroupMember:
         if code in FENCING and self.epoch > JOINING_EPOCH:
             self._fence()
             return
-        raise BrokerRefused(code, f"share group {self.group!r}", _EXPLANATIONS.get(ErrorCode(code)) or detail)
+        raise BrokerRefused(code, f"share group {self.group!r}", _EXPLANATIONS.get(code) or detail)
 
     def _fence(self) -> None:
         """The coordinator does not have the member any more. Its locks are the leaders' and stay."""
