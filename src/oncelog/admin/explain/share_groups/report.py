@@ -79,8 +79,8 @@ def _unknown(facts: ShareGroupFacts, principal: str | None) -> list[str]:
         )
     if facts.offsets and len(facts.told) < len(facts.offsets):
         unknown.append(
-            "Which member holds which records, and until when: Apache Kafka's brokers do not tell. Their metric "
-            "InFlightMessageCount has how many are in flight."
+            "Which member holds which records, and until when: a leader does not tell. Those of Apache Kafka never do "
+            "(their metric InFlightMessageCount has how many are in flight), those of oncelog once a member has fetched."
         )
     if not facts.settings:
         unknown.append(
