@@ -38,6 +38,11 @@ OUR_OWN = {
     "DescribedGroup": {"pending_member_ids", "pending_until_ms", "pending_hosts", "awaited_member_ids"},
     "DescribeAclsRequest": {"with_settings"},
     "DescribeAclsResponse": {"super_users", "allow_everyone"},
+    "DescribeShareGroupOffsetsRequest": {"led_here"},
+    "DescribeShareGroupOffsetsResponsePartition": {
+        *("first_offsets", "last_offsets", "delivery_states", "delivery_counts", "member_ids"),
+        *("locked_since_ms", "locked_until_ms", "batches_left_off", "in_flight_records", "most_in_flight"),
+    },
 }
 """Tagged fields that kio does not know; left at their defaults."""
 ERROR_CODES = list(ErrorCode)

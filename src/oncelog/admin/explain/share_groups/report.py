@@ -80,7 +80,7 @@ def _unknown(facts: ShareGroupFacts, principal: str | None) -> list[str]:
     if facts.offsets and len(facts.told) < len(facts.offsets):
         unknown.append(
             "Which member holds which records, and until when: a leader does not tell. Those of Apache Kafka never do "
-            "(their metric InFlightMessageCount has how many are in flight), those of oncelog once a member has fetched."
+            "(their metric InFlightMessageCount has how many are in flight), oncelog's once a member has fetched."
         )
     if not facts.settings:
         unknown.append(
