@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from oncelog.base.errors import ErrorCode
-from oncelog.handlers.groups import consumer_heartbeat
+from oncelog.handlers.groups import consumer_heartbeat, requests
 from oncelog.node.requests import dispatch
 from oncelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from oncelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
@@ -107,7 +107,8 @@ def test_names_are_checked_and_an_assignment_is_answered_a_slice_at_a_time(
     names = [f"t{number}" for number in range(12)]
     for name in names:
         create_topic(peer, name, 2)
-    monkeypatch.setattr(consumer_heartbeat, "ITEMS", 2)
+    for module in (consumer_heartbeat, requests):
+        monkeypatch.setattr(module, "ITEMS", 2)
     driver.turns = 0
     answer = beat(peer, subscribed_topic_names=names)
     assert driver.turns >= 2 * (len(names) // 2 - 1)

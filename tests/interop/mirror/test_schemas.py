@@ -1,4 +1,7 @@
-"""A mirror with `--schemas`: copies of records are readable by their ids, with confluent-kafka's own deserializers."""
+"""A mirror with `--schemas`: copies of records are readable by their ids, with confluent-kafka's own deserializers.
+
+The command is that of docs/mirror.md.
+"""
 
 from __future__ import annotations
 

@@ -423,6 +423,7 @@ def lag_in_list(visitor: TestClient, group: str) -> int | None:
     return next((row["lag"] for row in rows if row["group"] == group), None)
 
 
+@pytest.mark.java
 def test_kafkas_tool_agrees(servers: str, client: Client, topic: str) -> None:
     group = f"g-{topic}"
     settings(client, group)
