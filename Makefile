@@ -25,13 +25,13 @@ SPARK_ON_VERSIONS := $(addprefix tests/spark/,source/test_source.py source/test_
 WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS)
 PEERS := java or peer
-ELSEWHERE := $(PEERS) or packages
+ELSEWHERE := $(PEERS) or packages or long
 FAST := not slow and not spark and not integration and not ($(ELSEWHERE))
 
 # Tests start a hundred processes; without byte code each compiles all of its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo docs image test tests classes test-integration test-spark-versions test-peers test-packages test-all check lint peers bench format lock java clean
+.PHONY: help setup demo docs image test tests classes test-integration test-spark-versions test-peers test-packages test-long test-all check lint peers bench format lock java clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -81,7 +81,10 @@ test-peers: peers java ## the tests beside Apache Kafka and clients from Maven, 
 test-packages: $(SETUP) ## the wheel in empty environments: each extra, each Python, the lowest dependencies; the image
 	$(BIN)/python -m pytest -q -rs -n 0 tests/packages
 
-test-all: test test-integration test-peers test-packages ## all four
+test-long: $(SETUP) java classes ## drills and explorations of minutes
+	$(PYTEST) -rs -m 'long and not ($(PEERS))'
+
+test-all: test test-integration test-peers test-packages test-long ## all five
 
 check: lint ## lint, types, contracts and the fast tests
 	$(PYTEST) -m '$(FAST)'

@@ -47,6 +47,7 @@ def test_a_broker_that_takes_commits_of_former_members_is_found(tmp_path: Path) 
 
 
 @pytest.mark.integration
+@pytest.mark.long
 def test_coordinators_of_the_group_and_of_its_transactions_fail_too(tmp_path: Path) -> None:
     assert rolling.run(7, tmp_path, replace(PYTHON_ALONE, brokers=3)) == []
 

@@ -34,6 +34,7 @@ def test_backups_of_three_brokers_at_random_moments(replicas: int, tmp_path: Pat
     assert backups.run(tmp_path, seed=SEED, rounds=3, brokers=3, replicas=replicas) == []
 
 
+@pytest.mark.long
 def test_a_backup_of_several_moments_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def note_one_by_one(brokers: list[BrokerFiles], tree: TreeSnapshot) -> bool:
         for broker in brokers:

@@ -28,11 +28,13 @@ def test_every_interleaving_of_two_brokers_and_three_records(min_isr: int) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_every_interleaving_of_three_brokers_and_two_records() -> None:
     assert explore(Bounds(2, 1, 0, 1, 0, 0)) > 100_000
 
 
-@pytest.mark.integration
+@pytest.mark.slow
+@pytest.mark.long
 def test_every_interleaving_of_three_brokers_three_records_two_elections_and_a_power_cut_of_all() -> None:
     assert explore(Bounds(3, 2, 0, 1, 0, 0)) > 1_000_000
 
