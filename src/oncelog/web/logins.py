@@ -131,10 +131,11 @@ def login_of(kind: str, argument: str) -> Login:
         token = text.strip().encode()
         if len(token) < MIN_TOKEN_BYTES:
             raise ConfigError(f"the token in {argument} has {len(token)} bytes; the minimum is {MIN_TOKEN_BYTES}")
-        if not all(0x21 <= byte < 0x7F for byte in token):
+        # Spaces are allowed: a person may type a sentence.
+        if not all(0x20 <= byte < 0x7F for byte in token):
             raise ConfigError(
-                f"the token in {argument} has spaces or characters other than printable ASCII, which clients do not "
-                "send as a bearer token: use letters and digits"
+                f"the token in {argument} has characters other than printable ASCII, which clients do not send as a "
+                "bearer token: use letters and digits"
             )
         return Token(token)
     passwords = {}

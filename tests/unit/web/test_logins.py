@@ -10,7 +10,7 @@ from oncelog.client.errors import ConfigError
 from oncelog.web.logins import login_of
 
 
-@pytest.mark.parametrize("token", ["geheimnis-ü-0123456789", "two words 0123456789", "0123456789\t0123456789"])
+@pytest.mark.parametrize("token", ["geheimnis-ü-0123456789", "0123456789\t0123456789"])
 def test_a_token_that_no_client_sends_is_refused(tmp_path: Path, token: str) -> None:
     path = tmp_path / "token"
     path.write_text(token, encoding="utf-8")
