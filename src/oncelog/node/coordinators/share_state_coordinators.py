@@ -18,11 +18,12 @@ from oncelog.node.coordinators.runner import Coordinators, CoordinatorServices
 
 if TYPE_CHECKING:
     from oncelog.core.configs.broker import BrokerConfig
-    from oncelog.core.share_state.model import ShareStateDecision, StateRequest
+    from oncelog.core.share_state.model import ShareKey, ShareStateDecision, StateRequest
     from oncelog.core.share_state.shard import ShareStateShard
     from oncelog.handlers.broker.waits import KeepShareStates
     from oncelog.node.coordinators.log_batches import ApplyBatch
     from oncelog.node.kernel.tasks import Task
+    from oncelog.records.internal.share_state_records import SnapshotValue
 
 
 def share_state_settings(config: BrokerConfig) -> ShareStateSettings:
@@ -49,6 +50,11 @@ class ShareStateCoordinators(Coordinators["ShareStateShard", "ShareStateDecision
         from oncelog.core.share_state.shard import ShareStateShard
 
         return ShareStateShard(partition, self._settings, self._partition_count_of)
+
+    def recorded(self) -> dict[ShareKey, SnapshotValue]:
+        """The states in this broker's shards; those of a shard that still loads are left out."""
+        shards = (hosted.shard for hosted in self._hosted.values() if hosted.shard.is_loaded)
+        return {key: state for shard in shards for key, state in shard.states().items()}
 
     def _partition_count_of(self, topic_id: TopicId) -> int:
         topic = self._metadata.image.topic_of_id(topic_id)
