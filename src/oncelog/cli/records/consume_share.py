@@ -114,7 +114,7 @@ def consume_share(
         if seen.left_ms() <= 0:
             say("ended before the first lock did, to give back what was printed; there may be more")
         for partition in _limited(client, group, seen):
-            say(f"{partition} has as many locked records as {_MOST_LOCKS} allows; later ones are not shown")
+            say(f"{partition} has as many locked records as {_MOST_LOCKS} allows; later ones, if any, are not shown")
 
 
 def _read(
