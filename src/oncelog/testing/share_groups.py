@@ -8,14 +8,12 @@ The records of a share partition that are not in its deliveries were never fetch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from oncelog.core.share.partition import SharePartition
-    from oncelog.core.share_state.model import ShareKey
-    from oncelog.records.internal.share_state_records import SnapshotValue
+    from oncelog.handlers.broker.shares import LedSharePartition
     from oncelog.runtime.server import Server
 
 
@@ -50,50 +48,35 @@ class ShareGroups:
     def deliveries(self, topic: str | None = None, group_id: str | None = None) -> list[Delivery]:
         """The records between each share partition's start offset and its last fetched record, in order of topic,
         partition, group and offset; of one topic or group if they are given."""
-        led: dict[ShareKey, list[Delivery]] = {}
-        recorded: dict[ShareKey, list[Delivery]] = {}
+        found: dict[tuple[str, int, str], list[Delivery]] = {}
 
-        def is_wanted(key: ShareKey, name: str) -> bool:
-            return topic in (None, name) and group_id in (None, key.group_id)
+        def add(partitions: Iterable[LedSharePartition]) -> None:
+            for led in partitions:
+                name, place = led.partition.topic, (led.partition.topic, led.partition.partition, led.key.group_id)
+                is_wanted = topic in (None, name) and group_id in (None, led.key.group_id)
+                if is_wanted and led.machine is not None and place not in found:
+                    found[place] = list(_deliveries(led))
 
         def read_leader(server: Server) -> None:
-            for each in server.node.share.partitions.led_partitions:
-                if each.machine is not None and is_wanted(each.key, each.partition.topic):
-                    led[each.key] = list(_deliveries(each.key, each.partition.topic, each.machine))
+            add(server.node.share.partitions.led_partitions)
 
         def read_coordinator(server: Server) -> None:
-            if not server.node.share.has_states:
-                return
-            for key, state in server.node.share.states.recorded().items():
-                image = server.node.cluster.image.topic_of_id(key.topic_id)
-                if image is not None and key not in led and is_wanted(key, image.name):
-                    recorded[key] = list(_deliveries(key, image.name, _loaded(state)))
+            if server.node.share.has_states:
+                add(server.node.share.states.recorded())
 
         self._brokers.on_loops(read_leader)
         # A leader forgets nothing before its state is written: read later, a coordinator has what no leader had.
         self._brokers.on_loops(read_coordinator)
-        deliveries = [each for part in (recorded | led).values() for each in part]
+        deliveries = [each for part in found.values() for each in part]
         return sorted(deliveries, key=lambda each: (each.topic, each.partition, each.group_id, each.first_offset))
 
 
-def _loaded(state: SnapshotValue) -> SharePartition:
-    """The share partition as the next leader will begin with it."""
-    from oncelog.base.ids import Offset
-    from oncelog.core.share.model import ShareSettings, ShareState, StateBatch
-    from oncelog.core.share.partition import SharePartition
-
-    batches = [StateBatch(*batch) for batch in state.batches]
-    # Not known before the first write: there are no batches then.
-    start = Offset(max(0, state.start_offset))
-    return SharePartition(ShareState(state.state_epoch, start, -1, batches), ShareSettings())
-
-
-def _deliveries(key: ShareKey, topic: str, machine: SharePartition) -> Iterator[Delivery]:
-    for records in machine.in_flight():
+def _deliveries(led: LedSharePartition) -> Iterator[Delivery]:
+    for records in () if led.machine is None else led.machine.in_flight():
         yield Delivery(
-            topic=topic,
-            partition=key.partition,
-            group_id=key.group_id,
+            topic=led.partition.topic,
+            partition=led.partition.partition,
+            group_id=led.key.group_id,
             first_offset=records.first_offset,
             last_offset=records.last_offset,
             state=records.delivery_state.name.lower(),
