@@ -62,6 +62,23 @@ def test_states_counts_and_holders(broker):
         consumer.close()
 
 
+def test_what_a_closed_consumer_has_left(broker):
+    """The leader forgets the share partition with its last member; the coordinator has it."""
+    with Client(broker.bootstrap_servers) as client:
+        consumer = ShareConsumer(client, "g", ["jobs"], settings=EXPLICIT)
+        consumer.accept(taken(consumer)[1])
+        consumer.close()
+        wait_until(lambda: all(each.state != "acquired" for each in broker.share.deliveries()), "the end of the locks")
+        left = [(each.first_offset, each.state, each.delivery_count) for each in broker.share.deliveries("jobs")]
+        assert left == [(0, "available", 1), (1, "acknowledged", 1), (2, "available", 1)]
+        assert broker.share.deliveries("other") == broker.share.deliveries("jobs", "other") == []
+        consumer = ShareConsumer(client, "g", ["jobs"], settings=EXPLICIT)
+        for record in taken(consumer):
+            consumer.accept(record)
+        consumer.close()
+    assert broker.share.deliveries() == []
+
+
 def test_a_lock_expires_in_virtual_time(broker):
     with Client(broker.bootstrap_servers) as client, Client(broker.bootstrap_servers) as another:
         hanging = ShareConsumer(client, "g", ["jobs"], settings=EXPLICIT)

@@ -16,7 +16,7 @@ from oncelog.admin.share_state_log import RecordedState, read_states
 from oncelog.admin.transactions.broker_requests import BrokerRequest, Unanswered, leaders, send_requests
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import SHARE_GROUP_STATE, TopicName, TopicPartition, by_topic
-from oncelog.client.errors import ClientError
+from oncelog.client.errors import ClientError, code_name
 from oncelog.client.programs import Cluster, Program, operation
 from oncelog.records.internal.share_state_records import StateBatch
 from oncelog.wire.messages.describe_share_group_offsets import (
@@ -156,7 +156,7 @@ def leader_deliveries(
             continue
         for described in answer.groups:
             if described.error_code not in (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR):
-                reason = described.error_message or ErrorCode(described.error_code).name
+                reason = described.error_message or code_name(described.error_code)
                 unanswered.append(Unanswered(request.broker, request.subject, reason))
             for topic in described.topics:
                 for partition in topic.partitions:

@@ -10,9 +10,11 @@ there, with the updates after it, and often more.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from oncelog.admin.log_bounds import log_bounds
@@ -169,25 +171,28 @@ def _add(
 
 def overlaid(old: Sequence[StateBatch], new: Sequence[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
     """The batches of ``old`` with ``new`` in their place, from ``start_offset`` on; alike neighbours become one."""
-    pieces: list[StateBatch] = list(old)
-    for batch in new:
-        kept: list[StateBatch] = []
-        for piece in pieces:
-            if piece.last_offset < batch.first_offset or piece.first_offset > batch.last_offset:
-                kept.append(piece)
-                continue
-            if piece.first_offset < batch.first_offset:
-                kept.append(piece._replace(last_offset=Offset(batch.first_offset - 1)))
-            if piece.last_offset > batch.last_offset:
-                kept.append(piece._replace(first_offset=Offset(batch.last_offset + 1)))
-        pieces = [*kept, batch]
+    batches = [
+        batch._replace(first_offset=Offset(max(batch.first_offset, start_offset)))
+        for batch in (*old, *new)
+        if batch.last_offset >= max(batch.first_offset, start_offset)
+    ]
+    order = sorted(range(len(batches)), key=lambda index: batches[index].first_offset)
+    bounds = sorted({bound for batch in batches for bound in (batch.first_offset, batch.last_offset + 1)})
+    # Those that cover the present offset, the newest first; those that have ended leave when they come up.
+    active: list[int] = []
+    at = 0
     joined: list[StateBatch] = []
-    for piece in sorted(pieces):
-        if piece.last_offset < start_offset:
+    for first, end in pairwise(bounds):
+        while at < len(order) and batches[order[at]].first_offset == first:
+            heapq.heappush(active, -order[at])
+            at += 1
+        while active and batches[-active[0]].last_offset < first:
+            heapq.heappop(active)
+        if not active:
             continue
-        first = Offset(max(piece.first_offset, start_offset))
-        if joined and joined[-1].last_offset == first - 1 and joined[-1][2:] == piece[2:]:
-            joined[-1] = joined[-1]._replace(last_offset=piece.last_offset)
+        newest = batches[-active[0]]
+        if joined and joined[-1].last_offset == first - 1 and joined[-1][2:] == newest[2:]:
+            joined[-1] = joined[-1]._replace(last_offset=Offset(end - 1))
         else:
-            joined.append(piece._replace(first_offset=Offset(first)))
+            joined.append(newest._replace(first_offset=Offset(first), last_offset=Offset(end - 1)))
     return tuple(joined)

@@ -3,7 +3,8 @@
 1. Ids, GUIDs and versions stay. Contexts and subjects follow the names of the topics (``Naming``).
 2. Nothing at the target is overwritten: a version or an id that has another schema there is a conflict, as is a schema
    that refers to one. Everything else is copied.
-3. Softly deleted versions are copied as such. A version deleted for good stays: copied records may need it.
+3. Softly deleted versions are copied as such. A version deleted for good stays: copied records may need it. What was
+   softly deleted at the target stays so.
 4. Modes are not copied, as they say who may write at the source. A context that the copy creates is in mode IMPORT, so
    that the target gives none of the source's ids.
 """
@@ -127,7 +128,7 @@ def missing(target: Store, records: Iterable[TopicRecord]) -> tuple[list[TopicRe
                 continue
             texts[context_of(value.subject), value.id] = value.schema.text
             held = target.version(value.subject, value.version, deleted=True)
-            if held is None or held.deleted != value.deleted:
+            if held is None or (value.deleted and not held.deleted):
                 new.append(record)
         elif key == LAST_IDS and value is not None:
             marker = target.marker(value)

@@ -1,11 +1,14 @@
-"""``broker.share``: what share groups hold in this moment (KIP-932), read from the leaders' memory without a request.
+"""``broker.share``: what share groups hold in this moment (KIP-932), read from the brokers' memory without a request.
+
+A leader forgets a share partition when the last member of the group has closed or is gone. What is left then is the
+share coordinator's state; records that were still locked are available in it.
 
 The records of a share partition that are not in its deliveries were never fetched, or their delivery is complete.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -45,14 +48,26 @@ class ShareGroups:
     def deliveries(self, topic: str | None = None, group_id: str | None = None) -> list[Delivery]:
         """The records between each share partition's start offset and its last fetched record, in order of topic,
         partition, group and offset; of one topic or group if they are given."""
-        deliveries: list[Delivery] = []
+        found: dict[tuple[str, int, str], list[Delivery]] = {}
 
-        def read(server: Server) -> None:
-            for led in server.node.share.partitions.led_partitions:
-                if topic in (None, led.partition.topic) and group_id in (None, led.key.group_id):
-                    deliveries.extend(_deliveries(led))
+        def add(partitions: Iterable[LedSharePartition]) -> None:
+            for led in partitions:
+                name, place = led.partition.topic, (led.partition.topic, led.partition.partition, led.key.group_id)
+                is_wanted = topic in (None, name) and group_id in (None, led.key.group_id)
+                if is_wanted and led.machine is not None and place not in found:
+                    found[place] = list(_deliveries(led))
 
-        self._brokers.on_loops(read)
+        def read_leader(server: Server) -> None:
+            add(server.node.share.partitions.led_partitions)
+
+        def read_coordinator(server: Server) -> None:
+            if server.node.share.has_states:
+                add(server.node.share.states.recorded())
+
+        self._brokers.on_loops(read_leader)
+        # A leader forgets nothing before its state is written: read later, a coordinator has what no leader had.
+        self._brokers.on_loops(read_coordinator)
+        deliveries = [each for part in found.values() for each in part]
         return sorted(deliveries, key=lambda each: (each.topic, each.partition, each.group_id, each.first_offset))
 
 

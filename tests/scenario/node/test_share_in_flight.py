@@ -112,6 +112,33 @@ def test_a_long_window_is_cut(driver, monkeypatch: pytest.MonkeyPatch) -> None:
     assert partition.in_flight_records == 8
 
 
+def test_a_partition_that_is_asked_for_many_times_is_described_once(driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(driver, "t", 8)
+    Member(driver).fetch(T)
+    walks = []
+    describe = share_in_flight._partition
+    monkeypatch.setattr(share_in_flight, "_partition", lambda *given: walks.append(given) or describe(*given))
+    topic = wire.DescribeShareGroupOffsetsRequestTopic(topic_name="t", partitions=[0, 0])
+    group = wire.DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=[topic, topic])
+    request = wire.DescribeShareGroupOffsetsRequest(groups=[group] * 2000, led_here=True)
+    [answer] = driver.connect().ask(request, 1).groups
+    assert [len(topic.partitions) for topic in answer.topics] == [1]
+    assert len(walks) == 1
+
+
+def test_batches_of_all_partitions_are_bounded(driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(share_in_flight, "_MOST_OF_ALL", 2)
+    for partition in (0, 1):
+        write(driver, "t", 8, partition)
+        member = Member(driver)
+        member.fetch(("t", partition))
+        member.acknowledge(*[("t", partition, offset, offset, ACCEPT) for offset in (1, 3, 5)])
+    [topic] = described(driver, 0, 1).topics
+    first, second = topic.partitions
+    assert (len(first.first_offsets), first.batches_left_off) == (2, 5)
+    assert (len(second.first_offsets), second.batches_left_off) == (0, 7)
+
+
 def test_share_groups_that_are_off(driver) -> None:
     update = FeatureUpdateKey(feature="share.version", max_version_level=0, upgrade_type=2)
     assert driver.connect().ask(UpdateFeaturesRequest(feature_updates=[update]), 1).error_code == E.NONE

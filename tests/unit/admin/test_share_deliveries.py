@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from oncelog.admin.group_descriptions import GroupDescription, MemberRow
 from oncelog.admin.share_deliveries import ShareBatchRow, ShareDeliveryRow, as_led, share_deliveries
 from oncelog.admin.share_groups import ShareOffsetRow
@@ -78,10 +80,13 @@ def test_leaders_that_answer_as_coordinators_tell_nothing(runner: Runner) -> Non
         assert (rows, unanswered) == ([], [])
 
 
-def test_a_refusal_is_reported(runner: Runner) -> None:
-    answering(runner, group(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
+@pytest.mark.parametrize(
+    ("code", "reason"), [(int(ErrorCode.GROUP_AUTHORIZATION_FAILED), "GROUP_AUTHORIZATION_FAILED"), (9999, "9999")]
+)
+def test_a_refusal_is_reported(runner: Runner, code: int, reason: str) -> None:
+    answering(runner, group(error_code=code))
     rows, [silent] = runner.run(share_deliveries(runner.cluster, "g", [PLACE]))
-    assert (rows, silent.broker, silent.reason) == ([], 3, "GROUP_AUTHORIZATION_FAILED")
+    assert (rows, silent.broker, silent.reason) == ([], 3, reason)
 
 
 def test_offsets_are_the_leaders_where_they_tell() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import time
 
 import pytest
 
@@ -119,3 +120,12 @@ def test_overlaid_batches_are_what_each_offset_got_last(seed: int) -> None:
             offset: state for offset, state in states.items() if offset >= start
         }, seed
         assert all(one.last_offset < other.first_offset for one, other in itertools.pairwise(old))
+
+
+def test_many_updates_are_merged_at_once() -> None:
+    """A pass over the whole for each of them would take half a minute."""
+    new = [StateBatch(offset, offset, ACKNOWLEDGED, 1) for offset in range(0, 40_000, 2)]
+    began_s = time.process_time()
+    assert overlaid((), new, 39_900) == tuple(new[-50:])
+    assert len(overlaid((), new, 0)) == len(new)
+    assert time.process_time() - began_s < 2

@@ -34,6 +34,18 @@ def test_names_ids_and_deletions_stay() -> None:
     assert target.register("other", '"string"').id == 3
 
 
+def test_a_deletion_at_the_target_stays() -> None:
+    source, target = Machine(), Machine()
+    for text in (A, B):
+        source.register("s", text)
+    copy(source, target)
+    target.delete_version("s", 1)
+    source.delete_version("s", 2)
+    assert copy(source, target) == []
+    versions = [target.store.version("s", number, deleted=True) for number in (1, 2)]
+    assert [version is not None and version.deleted for version in versions] == [True, True]
+
+
 def test_with_prefixes_two_sources_keep_the_same_ids() -> None:
     sources, target = {"a": Machine(), "b": Machine()}, Machine()
     for alias, text in (("a", A), ("b", B)):

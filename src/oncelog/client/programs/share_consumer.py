@@ -70,6 +70,8 @@ class ShareConsumerPrograms:
         self._locks = Locks()
         self._arrived: list[AcquiredBatches] = []
         self._errors: list[ClientError] = []
+        self._at_end: frozenset[SharePartition] = frozenset()
+        """Partitions whose last answered fetch found nothing."""
         self._turn = -1
         """The leader that was asked last, for ``record_limit``."""
 
@@ -78,6 +80,11 @@ class ShareConsumerPrograms:
         """The group's lock duration as a leader has told last; None before."""
         timeouts_ms = (leader.session.lock_timeout_ms for leader in self._leaders.values())
         return next((timeout_ms for timeout_ms in timeouts_ms if timeout_ms is not None), None)
+
+    @property
+    def not_at_end(self) -> list[TopicPartition]:
+        partitions = self.member.member.partitions
+        return sorted(name for partition, name in partitions.items() if partition not in self._at_end)
 
     def acknowledge(
         self, at: SharePartition, first: int, last: int, kind: Acknowledge, delivery_count: int | None, until_ms: int
@@ -326,6 +333,11 @@ class ShareConsumerPrograms:
         elif outcome.error is not None:
             self._failed(leader, outcome.error, is_lost=False)
         else:
+            # Beside records of one partition a response may lack those of others: its limits are reached.
+            ended = (
+                frozenset() if outcome.acquired else outcome.fetched.difference(r.partition for r in outcome.refused)
+            )
+            self._at_end = (self._at_end - outcome.fetched | ended) & self.member.member.partitions.keys()
             for refused in outcome.refused:
                 self._refused(refused)
             if outcome.has_to_repeat or (outcome.refused and not outcome.acquired):

@@ -45,6 +45,12 @@ class ShareRecords:
         return tuple(sorted(self._member.partitions.values()))
 
     @property
+    def not_at_end(self) -> tuple[TopicPartition, ...]:
+        """The assigned partitions that may have more to deliver: no fetch from them was answered yet, or the last
+        answer had records."""
+        return tuple(self._programs.not_at_end)
+
+    @property
     def lock_timeout_ms(self) -> int | None:
         """The group's lock duration in milliseconds; None before the first answer of a leader."""
         return self._programs.lock_timeout_ms

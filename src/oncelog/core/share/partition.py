@@ -93,6 +93,11 @@ class SharePartition:
         return len(self._window.batches)
 
     @property
+    def in_flight_runs(self) -> int:
+        """How many rows :meth:`in_flight` has."""
+        return sum(len(batch.runs) for batch in self._window.batches)
+
+    @property
     def next_deadline_ms(self) -> int | None:
         """When :meth:`expire` is due; None without locks."""
         return self._locks.next_deadline_ms

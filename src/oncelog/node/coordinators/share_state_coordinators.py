@@ -6,11 +6,11 @@ others as APIs 83 to 87. A request waits while its shard loads; Apache Kafka has
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from oncelog.base.ids import SHARE_GROUP_STATE, LeaderEpoch, Offset, TopicId
+from oncelog.base.ids import SHARE_GROUP_STATE, LeaderEpoch, Offset, TopicId, TopicPartition
 from oncelog.core.share_state.settings import SETTING_KEYS, ShareStateSettings
 from oncelog.node.brokers.messages import BrokerMessages, Cancel, ChangeShareState, OnAnswer
 from oncelog.node.coordinators.hosted_shards import HostedShard, PendingRequest
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from oncelog.core.configs.broker import BrokerConfig
     from oncelog.core.share_state.model import ShareStateDecision, StateRequest
     from oncelog.core.share_state.shard import ShareStateShard
+    from oncelog.handlers.broker.shares import LedSharePartition
     from oncelog.handlers.broker.waits import KeepShareStates
     from oncelog.node.coordinators.log_batches import ApplyBatch
     from oncelog.node.kernel.tasks import Task
@@ -49,6 +50,24 @@ class ShareStateCoordinators(Coordinators["ShareStateShard", "ShareStateDecision
         from oncelog.core.share_state.shard import ShareStateShard
 
         return ShareStateShard(partition, self._settings, self._partition_count_of)
+
+    def recorded(self) -> Iterator[LedSharePartition]:
+        """The share partitions of this broker's shards, as their next leaders will begin with them."""
+        from oncelog.core.share.model import ShareSettings, ShareState, StateBatch
+        from oncelog.core.share.partition import SharePartition
+        from oncelog.handlers.broker.shares import LedSharePartition
+
+        for hosted in self._hosted.values():
+            for key, state in hosted.shard.states().items() if hosted.shard.is_loaded else ():
+                topic = self._metadata.image.topic_of_id(key.topic_id)
+                if topic is None:
+                    continue
+                led = LedSharePartition(key, TopicPartition(topic.name, key.partition), LeaderEpoch(state.leader_epoch))
+                # Not known before the first write: there are no batches then.
+                start = Offset(max(0, state.start_offset))
+                batches = [StateBatch(*batch) for batch in state.batches]
+                led.machine = SharePartition(ShareState(state.state_epoch, start, -1, batches), ShareSettings())
+                yield led
 
     def _partition_count_of(self, topic_id: TopicId) -> int:
         topic = self._metadata.image.topic_of_id(topic_id)

@@ -196,6 +196,27 @@ def test_records_that_are_rejected_and_where_they_go(client: Client, topic: str)
     member.leave()
 
 
+def test_rejected_records_of_transactions(client: Client, topic: str) -> None:
+    """Records of committed transactions are records, those of aborted ones and markers are none."""
+    group = f"g-{topic}"
+    settings(client, group, share_isolation_level="read_committed")
+    producer = ByHand(client, f"id-{topic}")
+    for is_committed in (True, False, True):
+        [last] = producer.begin(at(topic))
+        producer.end(commit=is_committed)
+    member = joined(client, group, topic)
+    acquired = member.acquires()
+    while acquired[-1].last < last:
+        acquired += member.acquires()
+    member.acknowledge(0, 19, ACCEPT)
+    for batch in acquired:
+        if batch.last >= 20:
+            member.acknowledge(max(batch.first, 20), batch.last, REJECT)
+    told = the(explain_group(client, group), Cause.RECORDS_ARCHIVED)
+    assert told.evidence["rejected"] == 2
+    member.leave()
+
+
 def test_a_queue_that_waits_for_its_first_record(client: Client, later: Client, topic: str, tells_locks: bool) -> None:
     group = f"g-{topic}"
     settings(client, group)

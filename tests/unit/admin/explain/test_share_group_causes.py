@@ -175,8 +175,11 @@ def test_a_dead_letter_is_one_archived_record() -> None:
 
 def test_gaps_are_not_archived_records() -> None:
     given = facts(WORKER, changes=[ago(30, (12, 12, ARCHIVED, 1))])
-    given.no_records = frozenset({Change(A, 12, 12, 1, NOW - 30 * SECOND)})
+    given.record_counts = {Change(A, 12, 12, 1, NOW - 30 * SECOND): 0}
     assert causes(given) == set()
+    given = facts(WORKER, changes=[ago(30, (12, 15, ARCHIVED, 1))])
+    given.record_counts = {Change(A, 12, 15, 1, NOW - 30 * SECOND): 3}
+    assert the(given, Cause.RECORDS_ARCHIVED).evidence["rejected"] == 3
 
 
 @pytest.mark.parametrize(

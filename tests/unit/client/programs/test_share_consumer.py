@@ -61,6 +61,20 @@ def codes(results: Iterable[Acknowledged]) -> list[int]:
     return [result.error.code if isinstance(result.error, BrokerRefused) else 0 for result in results]
 
 
+def test_a_partition_is_at_its_end_once_a_fetch_found_nothing(runner: Runner) -> None:
+    group = FakeShareGroup(runner.brokers)
+    group.append(0, 1)
+    consumer = Consumer(runner)
+    assert consumer.not_at_end == ()
+    consumer.accept(consumer.until(1)[0])
+    assert (consumer.not_at_end[0].partition, len(consumer.assignment)) == (0, 2)
+    while consumer.not_at_end:
+        assert consumer.poll() == []
+    group.append(1, 1)
+    consumer.until(1)
+    assert [partition.partition for partition in consumer.not_at_end] == [1]
+
+
 def test_records_of_all_leaders_are_acquired_and_acknowledged(runner: Runner) -> None:
     group = FakeShareGroup(runner.brokers)
     group.append(0, 3)

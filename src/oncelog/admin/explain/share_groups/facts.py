@@ -29,11 +29,12 @@ from oncelog.admin.share_deliveries import (
 from oncelog.admin.share_groups import ShareOffsetRow, share_offsets
 from oncelog.admin.share_state_log import RecordedState, read_states
 from oncelog.admin.transactions.broker_requests import Unanswered
-from oncelog.admin.transactions.partition_offsets import read_at
+from oncelog.admin.transactions.fetches import fetch_request, fetched_in
 from oncelog.base.ids import TopicPartition
+from oncelog.base.units import KIB
 from oncelog.client.errors import ClientError
+from oncelog.client.machine.consumed_records import visible_batches
 from oncelog.client.programs import Cluster, Program
-from oncelog.records.batch import iter_headers
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.record import read_records
 
@@ -55,7 +56,8 @@ _BROKER_KEYS: Final = (
 _DEFAULTS: Final = {LOCK_DURATION: 30_000, DELIVERY_LIMIT: 5, MOST_LOCKS: 2_000}
 _DEAD_LETTERS_SINCE: Final = 2
 MOST_LOOKED_INTO: Final = 20
-"""Ranges of archived offsets whose first one is read, since it may be no record."""
+"""Ranges of archived offsets that are read, since these may be no records."""
+_PEEK_BYTES: Final = 64 * KIB
 _MOST_DECODED: Final = 1 << 20
 _AVAILABLE, _ARCHIVED = 0, (3, 4)
 
@@ -97,8 +99,9 @@ class ShareGroupFacts:
     window_ms: int = 0
     settings: Mapping[str, str] = field(default_factory=dict)
     dead_letters: DeadLetters = field(default_factory=DeadLetters)
-    no_records: frozenset[Change] = frozenset()
-    """Archived offsets that are no records to lose: gaps, markers, and records of aborted transactions."""
+    record_counts: Mapping[Change, int] = field(default_factory=dict)
+    """How many of the archived offsets are records to lose, where that was looked up: others are gaps, markers, or
+    records of aborted transactions."""
     denied: Sequence[Denied] = ()
     no_permissions: str = ""
 
@@ -200,9 +203,12 @@ class ShareGroupFacts:
         seen: set[tuple[TopicPartition, int]] = set()
         for change in self._changes(_ARCHIVED):
             # A record with a dead letter is written twice: archiving, then archived.
-            if (change.partition, change.first_offset) not in seen and change not in self.no_records:
+            if (change.partition, change.first_offset) not in seen and self.records_in(change):
                 seen.add((change.partition, change.first_offset))
                 yield change
+
+    def records_in(self, change: Change) -> int:
+        return self.record_counts.get(change, change.records)
 
     def _changes(self, states: Sequence[int]) -> Iterator[Change]:
         since_ms = self.now_ms - self.window_ms
@@ -234,7 +240,7 @@ def share_group_facts(
         facts.no_record = str(error)
     with contextlib.suppress(ClientError):
         facts.dead_letters = yield from _dead_letters(cluster, description, facts.settings)
-    facts.no_records = yield from _no_records(cluster, facts)
+    facts.record_counts = yield from _record_counts(cluster, facts)
     if principal is not None:
         topics = sorted({partition.topic for partition in facts.partitions})
         try:
@@ -280,30 +286,36 @@ def _dead_letters(cluster: Cluster, description: GroupDescription, settings: Map
     return DeadLetters(topic)
 
 
-def _no_records(cluster: Cluster, facts: ShareGroupFacts) -> Program[frozenset[Change]]:
-    """The archived ranges that begin with no record; the first ones are looked up."""
+def _record_counts(cluster: Cluster, facts: ShareGroupFacts) -> Program[dict[Change, int]]:
+    """The number of records in archived ranges; the first ranges are looked up."""
     limit = facts.number(DELIVERY_LIMIT)
     # Nothing but a record is delivered so often.
     unclear = [change for change in facts.archived() if change.delivery_count < limit]
-    gaps = set()
+    counts = {}
     for change in unclear[:MOST_LOOKED_INTO]:
-        is_record = yield from _is_record(cluster, change, facts.reads_committed)
-        if is_record is False:
-            gaps.add(change)
-    return frozenset(gaps)
+        count = yield from _records_in(cluster, change, facts.reads_committed)
+        if count is not None:
+            counts[change] = count
+    return counts
 
 
-def _is_record(cluster: Cluster, change: Change, committed: bool) -> Program[bool | None]:
-    """None if the offset cannot be read."""
+def _records_in(cluster: Cluster, change: Change, committed: bool) -> Program[int | None]:
+    """The records in a range that the group can see; what is not read at once counts whole. None if it cannot be
+    read."""
+    first, last = change.first_offset, change.last_offset
+    positions = {change.partition: first}
     try:
-        records = yield from read_at(cluster, change.partition, change.first_offset)
-        for at, header in iter_headers(records):
-            if header.last_offset < change.first_offset:
-                continue
-            if header.is_control or (header.is_transactional and committed) or header.base_offset > change.last_offset:
-                return False
-            decoded = read_records(records, at, header, _MOST_DECODED)
-            return any(change.first_offset <= record.offset <= change.last_offset for record in decoded)
+        leader = yield from cluster.leader(change.partition)
+        request = fetch_request(cluster.view, positions, _PEEK_BYTES, read_committed=committed)
+        answer = yield from cluster.request(request, broker=leader)
+        fetched = next(iter(fetched_in(cluster.view, answer, positions)), None)
+        if fetched is None or fetched.error_code or not fetched.records:
+            return None
+        count = max(0, last + 1 - fetched.next_offset)
+        for at, header in visible_batches(fetched, read_committed=committed):
+            if header.last_offset >= first and header.base_offset <= last:
+                records = read_records(fetched.records, at, header, _MOST_DECODED)
+                count += sum(first <= record.offset <= last for record in records)
+        return count
     except (ClientError, CorruptBatch):
         return None
-    return None

@@ -261,10 +261,10 @@ def _archived(facts: ShareGroupFacts, options: str) -> Iterator[Finding]:
         rejected = [change for change in changes if change.delivery_count < limit]
         texts = []
         if rejected:
-            texts.append(f"{_count(rejected)} rejected by a member ({_ranges(rejected)})")
+            texts.append(f"{_count(facts, rejected)} rejected by a member ({_ranges(rejected)})")
         if often:
             texts.append(
-                f"{_count(often)} delivered {counted(limit, 'time')} without being accepted ({_ranges(often)})"
+                f"{_count(facts, often)} delivered {counted(limit, 'time')} without being accepted ({_ranges(often)})"
             )
         last = changes[-1]
         sentences = [
@@ -285,8 +285,8 @@ def _archived(facts: ShareGroupFacts, options: str) -> Iterator[Finding]:
             str(partition),
             sentences,
             evidence={
-                "rejected": _count(rejected),
-                "delivered_too_often": _count(often),
+                "rejected": _count(facts, rejected),
+                "delivered_too_often": _count(facts, often),
                 "dead_letter_topic": letters.topic or None,
                 "last_ms": last.at_ms,
             },
@@ -306,8 +306,8 @@ def _archived(facts: ShareGroupFacts, options: str) -> Iterator[Finding]:
         )
 
 
-def _count(changes: Iterable[Change]) -> int:
-    return sum(change.records for change in changes)
+def _count(facts: ShareGroupFacts, changes: Iterable[Change]) -> int:
+    return sum(facts.records_in(change) for change in changes)
 
 
 def _ranges(changes: Sequence[Change]) -> str:

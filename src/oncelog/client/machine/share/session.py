@@ -73,6 +73,8 @@ class Outcome:
     acquired: list[AcquiredBatches] = field(default_factory=list)
     results: list[Acknowledged] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
+    fetched: frozenset[SharePartition] = frozenset()
+    """The partitions that a ShareFetch was answered for, those without records too."""
     error: BrokerRefused | None = None
     """The error of the whole response."""
     broken: PeerError | None = None
@@ -189,6 +191,7 @@ class ShareSession:
         """Apply a ShareFetchResponse."""
         sent, outcome = self._answered(response, wall_ms)
         if outcome.error is None:
+            outcome.fetched = sent.fetched
             try:
                 for partition, data in _partitions_of(response):
                     self._fetched(outcome, sent, partition, data, wall_ms)
