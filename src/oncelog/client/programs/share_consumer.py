@@ -179,11 +179,10 @@ class ShareConsumerPrograms:
         self._report([Acknowledged(name, lock.first_offset, lock.last_offset, kind, error)])
 
     def _take_arrived(self) -> list[AcquiredBatches]:
-        """Hand what has arrived to the caller, without batches whose lock has ended."""
-        wall_ms = self._cluster.environment.wall_ms()
-        self._locks.drop_expired(wall_ms - (self.lock_timeout_ms or 0))
-        arrived = [batches for batches in self._arrived if batches.lock_until_ms > wall_ms]
-        self._arrived = []
+        """Hand what has arrived to the caller. A lock that seems to have ended may hold, and each delivery counts: its
+        acknowledgement tells."""
+        self._locks.drop_expired(self._cluster.environment.wall_ms() - (self.lock_timeout_ms or 0))
+        arrived, self._arrived = self._arrived, []
         for batches in arrived:
             at = SharePartition(batches.topic_id, batches.partition.partition)
             for first, last, delivery_count in batches.acquired:

@@ -13,6 +13,7 @@ from oncelog.client.machine.consumed_records import UnreadableRecords
 from oncelog.client.machine.share.values import Acknowledge, Acknowledged, ShareRecord, ShareSettings
 from oncelog.client.machine.versions import Versions
 from oncelog.client.programs.share_records import ShareRecords
+from oncelog.client.programs.steps import Program, Sleep
 from oncelog.wire.messages.share_acknowledge import ShareAcknowledgeRequest
 from oncelog.wire.messages.share_fetch import ShareFetchRequest
 from tests.unit.client.programs.fake_brokers import FakeLink, Runner
@@ -59,6 +60,11 @@ def offsets(records: Iterable[ShareRecord]) -> list[int]:
 
 def codes(results: Iterable[Acknowledged]) -> list[int]:
     return [result.error.code if isinstance(result.error, BrokerRefused) else 0 for result in results]
+
+
+def nothing_for(milliseconds: int) -> Program[None]:
+    """The caller works."""
+    yield Sleep(milliseconds)
 
 
 def test_records_of_all_leaders_are_acquired_and_acknowledged(runner: Runner) -> None:
@@ -344,3 +350,35 @@ def test_locks_that_ended_long_ago_are_forgotten(runner: Runner) -> None:
     assert len(consumer.programs._locks) == 0
     consumer.accept(first)
     assert codes(consumer.commit()) == [ErrorCode.INVALID_RECORD_STATE]
+
+
+def test_records_of_a_leader_that_is_slower_than_the_job_are_handed_over_whatever_their_lock(runner: Runner) -> None:
+    group = FakeShareGroup(runner.brokers)
+    group.lock_ms, group.delay_ms = 2_000, {runner.brokers.leaders["t"][1]: 50}
+    group.append(0, 1)
+    group.append(1, 1)
+    consumer = Consumer(runner)
+    (first,) = consumer.until(1)
+    runner.run(nothing_for(2_500))
+    (second,) = consumer.until(1)
+    assert [(r.partition, r.delivery_count) for r in (first, second)] == [(0, 1), (1, 1)]
+    assert second.lock_until_ms < runner.now_ms()
+    consumer.accept(second)
+    assert codes(consumer.commit()) == [ErrorCode.INVALID_RECORD_STATE]
+    again = {record.partition: record for record in consumer.until(2)}
+    assert [again[partition].delivery_count for partition in (0, 1)] == [2, 2]
+    for record in again.values():
+        consumer.accept(record)
+    assert not any(codes(consumer.commit()))
+
+
+def test_a_leader_waits_for_records_for_half_a_lock_at_most(runner: Runner) -> None:
+    group = FakeShareGroup(runner.brokers, 1)
+    group.lock_ms = 1_000
+    consumer = Consumer(runner, ShareSettings(max_wait_ms=5_000))
+    consumer.poll(7_000)
+    waits = [message.max_wait_ms for _, message in runner.brokers.requests if isinstance(message, ShareFetchRequest)]
+    assert waits[:2] == [5_000, 500]
+    group.append(0, 1)
+    (record,) = consumer.until(1)
+    assert record.lock_until_ms > runner.now_ms()

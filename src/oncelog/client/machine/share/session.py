@@ -131,6 +131,10 @@ class ShareSession:
         """True if a ShareAcknowledge has to precede the next ShareFetch."""
         return self._queue.has_renewals and self.epoch != NEW_EPOCH
 
+    @property
+    def _lock_duration_ms(self) -> int:
+        return _LOCK_TIMEOUT_MS if self.lock_timeout_ms is None else self.lock_timeout_ms
+
     def acknowledge(self, partition: SharePartition, lock: Lock, kind: Acknowledge) -> None:
         """Send an acknowledgement with the next request."""
         self._queue.add(partition, Pending(lock.first_offset, lock.last_offset, kind, lock.until_ms))
@@ -154,7 +158,8 @@ class ShareSession:
             group_id=self._group,
             member_id=self._member_id,
             share_session_epoch=self.epoch,
-            max_wait_ms=settings.max_wait_ms,
+            # A lock's time is counted from here, and must not end during the wait.
+            max_wait_ms=min(settings.max_wait_ms, self._lock_duration_ms // 2),
             min_bytes=settings.min_bytes,
             max_bytes=settings.max_bytes,
             max_records=settings.max_records,
@@ -258,7 +263,7 @@ class ShareSession:
             outcome.acquired.append(self._acquired(outcome, partition, data, self._lock_end_ms(sent)))
 
     def _lock_end_ms(self, sent: _InFlight) -> int:
-        return sent.sent_ms + (_LOCK_TIMEOUT_MS if self.lock_timeout_ms is None else self.lock_timeout_ms)
+        return sent.sent_ms + self._lock_duration_ms
 
     def _settle(
         self,

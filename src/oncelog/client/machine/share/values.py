@@ -46,6 +46,7 @@ class ShareSettings:
     max_records: int = 500
     """Records to acquire from a leader at once."""
     max_wait_ms: int = 500
+    """How long a leader may wait for records; at most half the group's lock duration."""
     min_bytes: int = 1
     max_bytes: int = 50 * MIB
     check_crc: bool = True
@@ -116,8 +117,8 @@ class ShareRecord(NamedTuple):
     """1 for the first delivery."""
     lock_until_ms: int
     """The record is this member's at least until then, in milliseconds since 1970 by this machine's clock: the time of
-    the request plus the group's lock duration. A renewal does not change it here; see ``lock_until_ms`` of the
-    consumer."""
+    the request plus the group's lock duration. It may have passed already if the caller polls rarely. A renewal does
+    not change it here; see ``lock_until_ms`` of the consumer."""
     topic_id: bytes
 
 
