@@ -31,8 +31,8 @@ class ShareConsumer(ShareRecords):
     (``ShareSettings(acknowledgement="explicit")``) each record needs ``accept``, ``release`` or ``reject``, in any
     order and after any number of polls. ``close`` releases all other records.
 
-    ``on_acknowledged`` is called in ``poll``, ``commit`` and ``close`` with the results of acknowledgements, as they
-    arrive.
+    ``on_acknowledged`` is called with the results of acknowledgements: when ``poll`` begins (what arrives during it is
+    for the next call), and when ``commit`` and ``close`` end. What it raises leaves that call; no record is lost.
     """
 
     def __init__(
@@ -87,10 +87,10 @@ class ShareConsumer(ShareRecords):
     def poll_batches(self, wait_ms: int = 500) -> list[AcquiredBatches]:
         """Like ``poll``, without an object for each record: batches as received, and the offsets acquired in them."""
         self._begin_poll()
-        try:
-            return self._run(self._programs.poll(wait_ms, heartbeats=True))
-        finally:
-            self._tell(self._take_results() if self._on_acknowledged is not None else [])
+        if self._on_acknowledged is not None:
+            # Not after the poll: what it has acquired would be lost if the callback raises.
+            self._tell(self._take_results())
+        return self._run(self._programs.poll(wait_ms, heartbeats=True))
 
     def commit(self, timeout_ms: int | None = None) -> list[Acknowledged]:
         """Send all acknowledgements, in implicit mode of all records read, and wait for the results.

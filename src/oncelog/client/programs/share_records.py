@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Iterable, Sequence
 
@@ -115,7 +116,9 @@ class ShareRecords:
             self._errors += read.errors
             partition = SharePartition(batches.topic_id, batches.partition.partition)
             for first, last, kind in read.others:
-                self._programs.acknowledge(partition, first, last, kind, None, batches.lock_until_ms)
+                # They may have arrived twice, the second time after the first lock had ended.
+                with contextlib.suppress(OutOfTurn):
+                    self._programs.acknowledge(partition, first, last, kind, None, batches.lock_until_ms)
         if self._errors and not records:
             raise self._errors.pop(0)
         return records

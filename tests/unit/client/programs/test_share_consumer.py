@@ -170,6 +170,16 @@ def test_gaps_are_acknowledged_and_damaged_batches_are_rejected(runner: Runner) 
     assert group.states() == ["acquired", "gap", "rejected", "acquired"]
 
 
+def test_a_gap_that_arrives_twice_loses_no_record(runner: Runner) -> None:
+    group = FakeShareGroup(runner.brokers, 1)
+    group.append(0, 2)
+    group.holes.add(("t", 0, 0))
+    consumer = Consumer(runner)
+    consumer.poll(0)
+    arrived = runner.run(consumer.programs.poll(1_000, heartbeats=True))
+    assert offsets(consumer._read([*arrived, *arrived])) == [1, 1]
+
+
 def test_a_lost_answer_starts_another_session_and_its_records_come_again(runner: Runner) -> None:
     group = FakeShareGroup(runner.brokers, 1)
     consumer = Consumer(runner)
