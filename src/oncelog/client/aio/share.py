@@ -62,7 +62,8 @@ class AsyncShareConsumer(ShareRecords):
         return self.records()
 
     async def records(self, idle_ms: int | None = None) -> AsyncIterator[ShareRecord]:
-        """Records as they arrive; ends after ``idle_ms`` without any from its partitions, by default never.
+        """Records as they arrive; ends after ``idle_ms`` without any from its partitions, by default never. In implicit
+        mode each is accepted when the next is asked for.
 
         Raises what ``poll`` raises.
         """
@@ -72,7 +73,9 @@ class AsyncShareConsumer(ShareRecords):
             if not self._unread and is_assigned and idle_ms is not None:
                 return
             while self._unread:
-                yield self._unread.popleft()
+                record = self._unread.popleft()
+                yield record
+                self._accept_read(record)
 
     async def poll(self, wait_ms: int = 500) -> list[ShareRecord]:
         """Records that have been acquired, waiting for the first; possibly none after ``wait_ms``.

@@ -27,7 +27,7 @@ class ShareConsumer(ShareRecords):
     """One member of a share group; a context manager, for one thread.
 
     In implicit mode, the default, ``poll`` accepts the records of the poll before; a loop over the consumer accepts
-    what it has read when it needs more, and ``commit`` all that was read. In explicit mode
+    each record when it asks for the next, and ``commit`` all that was read. In explicit mode
     (``ShareSettings(acknowledgement="explicit")``) each record needs ``accept``, ``release`` or ``reject``, in any
     order and after any number of polls. ``close`` releases all other records.
 
@@ -61,7 +61,8 @@ class ShareConsumer(ShareRecords):
         return self.records()
 
     def records(self, idle_ms: int | None = None) -> Iterator[ShareRecord]:
-        """Records as they arrive; ends after ``idle_ms`` without any from its partitions, by default never.
+        """Records as they arrive; ends after ``idle_ms`` without any from its partitions, by default never. In implicit
+        mode each is accepted when the next is asked for.
 
         Raises what ``poll`` raises.
         """
@@ -72,7 +73,9 @@ class ShareConsumer(ShareRecords):
             if not self._unread and is_assigned and idle_ms is not None:
                 return
             while self._unread:
-                yield self._unread.popleft()
+                record = self._unread.popleft()
+                yield record
+                self._accept_read(record)
 
     def poll(self, wait_ms: int = 500) -> list[ShareRecord]:
         """Records that have been acquired, waiting for the first; possibly none after ``wait_ms``.

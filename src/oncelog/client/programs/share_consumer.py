@@ -109,6 +109,13 @@ class ShareConsumerPrograms:
         for partition, lock in kept:
             self._locks.add(partition, lock)
 
+    def accept_locked(self, record: ShareRecord) -> None:
+        """Accept a record, if it is still locked and was not acknowledged."""
+        at, offset = SharePartition(record.topic_id, record.partition), record.offset
+        lock = self._locks.at(at, offset)
+        if lock is not None and lock.delivery_count == record.delivery_count:
+            self.acknowledge(at, offset, offset, Acknowledge.ACCEPT, record.delivery_count, record.lock_until_ms)
+
     def lock_until_ms(self, topic_id: bytes, partition: int, offset: int) -> int | None:
         lock = self._locks.at(SharePartition(topic_id, partition), offset)
         return None if lock is None or lock.leader == LOST else lock.until_ms

@@ -101,6 +101,11 @@ class ShareRecords:
         if self._errors:
             raise self._errors.pop(0)
 
+    def _accept_read(self, record: ShareRecord) -> None:
+        """A loop over the consumer is done with a record."""
+        if self._settings.acknowledgement == "implicit" and not self._is_closed:
+            self._programs.accept_locked(record)
+
     def _begin_commit(self) -> None:
         """In implicit mode, accept all records that the caller has got."""
         self._require_open()

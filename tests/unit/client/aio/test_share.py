@@ -81,3 +81,15 @@ def test_results_are_told_to_an_awaited_callback_and_a_closed_consumer_says_so()
             await consumer.poll()
 
     run(scenario)
+
+
+def test_a_loop_accepts_each_record_when_it_asks_for_the_next() -> None:
+    async def scenario(group: FakeShareGroup, client: VirtualClient) -> None:
+        group.append(0, 4)
+        async with AsyncShareConsumer(client, "g", ["t"]) as consumer:
+            async for record in consumer:
+                if record.offset == 2:
+                    break
+        assert group.states() == ["accepted", "accepted", "available", "available"]
+
+    run(scenario)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from oncelog.client.blocking import Client, ShareConsumer
 from oncelog.client.machine.share.values import Acknowledged
 from tests.unit.client.programs.fake_brokers import CONFIG, BlockingRunner, FakeBrokers
@@ -43,3 +45,25 @@ def test_a_callback_that_raises_loses_no_record() -> None:
     assert got == list(range(4))
     assert group.states() == ["accepted"] * 4
     assert {stored.deliveries for stored in group.records.values()} == {1}
+
+
+def test_a_loop_that_fails_gives_back_the_record_in_work_and_those_after_it() -> None:
+    brokers = FakeBrokers()
+    group = FakeShareGroup(brokers, 1)
+    group.append(0, 4)
+    with pytest.raises(ValueError, match="2"), ShareConsumer(VirtualClient(brokers), "g", ["t"]) as consumer:
+        for record in consumer:
+            if record.offset == 2:
+                raise ValueError(record.value)
+    assert group.states() == ["accepted", "accepted", "available", "available"]
+
+
+def test_a_loop_may_commit_the_record_that_it_works_on() -> None:
+    brokers = FakeBrokers()
+    group = FakeShareGroup(brokers, 1)
+    group.append(0, 3)
+    with ShareConsumer(VirtualClient(brokers), "g", ["t"]) as consumer:
+        for record in consumer.records(idle_ms=1_000):
+            (result,) = consumer.commit()
+            assert (result.first_offset, result.last_offset, result.error) == (record.offset, record.offset, None)
+    assert group.states() == ["accepted"] * 3

@@ -39,7 +39,8 @@ class ShareSettings:
     """Settings of a share consumer, with the defaults of Apache Kafka's. Times in milliseconds, sizes in bytes."""
 
     acknowledgement: AcknowledgementMode = "implicit"
-    """``implicit`` accepts what one poll returned at the next poll or commit; ``explicit`` leaves it to the caller."""
+    """``implicit`` accepts what one poll returned at the next poll or commit, and a loop's record when it asks for the
+    next; ``explicit`` leaves it to the caller."""
     acquire: AcquireMode = "batch_optimized"
     """``batch_optimized`` acquires whole batches, perhaps more than ``max_records``; ``record_limit`` never more, from
     one leader at a time (Kafka 4.2 and later)."""
