@@ -16,11 +16,11 @@ from typing import Any, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
-from oncelog.client.errors import BrokerRefused, ClientError, ConnectionLost, OutOfTurn, RequestTimedOut
+from oncelog.client.errors import BrokerRefused, ClientError, ConnectionLost, OutOfTurn, RequestTimedOut, UnsupportedRequest
 from oncelog.client.machine.retry import Remedy, remedy
 from oncelog.client.machine.share.locks import LOST, Lock, Locks
 from oncelog.client.machine.share.member import ShareGroupMember
-from oncelog.client.machine.share.session import NEW_EPOCH, Outcome, Refused, ShareSession
+from oncelog.client.machine.share.session import MODES_FROM, NEW_EPOCH, Outcome, Refused, ShareSession
 from oncelog.client.machine.share.values import (
     Acknowledge,
     Acknowledged,
@@ -161,7 +161,8 @@ class ShareConsumerPrograms:
         while self._leaders:
             self._collect()
             for broker, leader in list(self._leaders.items()):
-                if leader.pending is None and not leader.is_busy:
+                is_paused = leader.session.may_acknowledge and leader.failures.until_ms > self._cluster.now_ms()
+                if leader.pending is None and not leader.is_busy and not is_paused:
                     yield from self._end(broker, leader)
             left_ms = deadline_ms - self._cluster.now_ms()
             if left_ms <= 0:
@@ -178,10 +179,14 @@ class ShareConsumerPrograms:
 
     def _queue(self, partition: SharePartition, lock: Lock, kind: Acknowledge) -> None:
         leader = self._leaders.get(lock.leader)
-        if leader is not None:
+        error: ClientError
+        if leader is None:
+            error = ConnectionLost("the connection to the leader has ended since, which releases the records")
+        elif kind is Acknowledge.RENEW and leader.link is not None and not _has_renewals(leader.link):
+            error = UnsupportedRequest(f"broker {lock.leader} cannot renew locks (Kafka 4.2 and later can)")
+        else:
             leader.session.acknowledge(partition, lock, kind)
             return
-        error = ConnectionLost("the connection to the leader has ended since, which releases the records")
         name = self._name(partition)
         self._report([Acknowledged(name, lock.first_offset, lock.last_offset, kind, error)])
 
@@ -238,7 +243,7 @@ class ShareConsumerPrograms:
             if leader.pending is not None or leader.is_busy or leader.failures.until_ms > self._cluster.now_ms():
                 continue
             reopens = opens and session.has_acknowledgements and session.epoch == NEW_EPOCH
-            if session.has_renewals or (session.may_acknowledge and not (fetches and broker in targets)):
+            if session.acknowledges_first or (session.may_acknowledge and not (fetches and broker in targets)):
                 yield from self._send_to(leader, None)
             elif (fetches and broker in targets and chosen in (None, broker)) or (reopens and broker in targets):
                 self._turn = broker
@@ -286,7 +291,7 @@ class ShareConsumerPrograms:
                 return
             else:
                 version = link.versions.choose(ShareAcknowledgeRequest)
-                message = session.acknowledge_request(version, environment.wall_ms(), is_last=is_last)
+                message = session.acknowledge_request(environment.wall_ms(), is_last=is_last)
             leader.is_fetch, leader.is_ending = isinstance(message, ShareFetchRequest), is_last
             leader.pending = yield Submit(link, message, version, timeout_ms)
         except ClientError as error:
@@ -298,10 +303,10 @@ class ShareConsumerPrograms:
                 self._lose(leader, "the request was interrupted")
 
     def _end(self, broker: int, leader: _Leader) -> Program[None]:
-        """End the session with a leader, or drop one that is not open."""
+        """Send a leader's acknowledgements; without any end the session, or drop one that is not open."""
         is_open = leader.link is not None and leader.link.is_open and leader.session.epoch != NEW_EPOCH
         if is_open and not leader.is_ending:
-            yield from self._send_to(leader, None, is_last=True)
+            yield from self._send_to(leader, None, is_last=not leader.session.may_acknowledge)
         else:
             self._forget(broker, "the session with the leader has ended")
 
@@ -372,3 +377,7 @@ class ShareConsumerPrograms:
 
     def _forget(self, broker: int, reason: str) -> None:
         self._lose(self._leaders.pop(broker), reason)
+
+
+def _has_renewals(link: Link) -> bool:
+    return link.versions.choose(ShareAcknowledgeRequest) >= MODES_FROM

@@ -249,6 +249,43 @@ def test_an_acknowledgement_is_repeated_while_its_error_may_pass(runner: Runner)
     assert codes(consumer.commit()) == [ErrorCode.INVALID_RECORD_STATE]
 
 
+def test_a_late_acknowledgement_fails_alone(runner: Runner) -> None:
+    group = FakeShareGroup(runner.brokers, 1)
+    group.append(0, 1)
+    consumer = Consumer(runner)
+    (slow,) = consumer.until(1)
+    runner.brokers.now_ms = runner.now_ms()
+    runner.run(nothing_for(LOCK_MS // 2))
+    group.append(0, 3)
+    fresh = consumer.until(3)
+    group.records["t", 0, 0].until_ms = 0  # the leader's clock is ahead
+    consumer.accept(slow)
+    for record in fresh:
+        consumer.accept(record)
+    results = sorted(consumer.commit())
+    assert [(r.first_offset, r.last_offset) for r in results] == [(0, 0), (1, 3)]
+    assert codes(results) == [ErrorCode.INVALID_RECORD_STATE, 0]
+    assert group.states()[1:] == ["accepted"] * 3
+
+
+def test_acknowledgements_whose_locks_have_ended_are_sent_after_the_others(runner: Runner) -> None:
+    group = FakeShareGroup(runner.brokers, 1)
+    group.append(0, 1)
+    consumer = Consumer(runner)
+    (slow,) = consumer.until(1)
+    runner.run(nothing_for(LOCK_MS // 2))
+    group.append(0, 3)
+    fresh = consumer.until(3)
+    runner.run(nothing_for(LOCK_MS - LOCK_MS // 2))
+    runner.brokers.now_ms = runner.now_ms()
+    for record in (slow, *fresh):
+        consumer.accept(record)
+    results = consumer.close()
+    assert [(r.first_offset, r.last_offset) for r in results] == [(1, 3), (0, 0)]
+    assert codes(results) == [0, ErrorCode.INVALID_RECORD_STATE]
+    assert group.states()[1:] == ["accepted"] * 3
+
+
 def test_a_partition_is_followed_to_its_new_leader(runner: Runner) -> None:
     group = FakeShareGroup(runner.brokers, 1)
     group.append(0, 2)
@@ -342,11 +379,18 @@ def test_old_leaders_have_no_acquire_modes_and_no_renewals(runner: Runner, monke
     monkeypatch.setattr(FakeLink, "__init__", with_old_versions)
     with pytest.raises(UnsupportedRequest, match="record_limit"):
         Consumer(runner, ShareSettings(acquire="record_limit")).poll(1_000)
+    group.append(0, 1)
     consumer = Consumer(runner)
-    (record,) = consumer.until(1)
-    consumer.renew(record)
-    with pytest.raises(UnsupportedRequest, match="renew"):
-        consumer.poll(1_000)
+    first, second = consumer.until(2)
+    consumer.accept(first)
+    consumer.renew(second)
+    results = consumer.commit()
+    assert [(r.first_offset, r.kind.name) for r in results] == [(1, "RENEW"), (0, "ACCEPT")]
+    assert isinstance(results[0].error, UnsupportedRequest)
+    assert codes(results) == [0, 0]
+    consumer.accept(second)
+    assert codes(consumer.commit()) == [0]
+    assert group.states() == ["accepted"] * 2
 
 
 def test_locks_that_ended_long_ago_are_forgotten(runner: Runner) -> None:
