@@ -93,3 +93,33 @@ def test_a_loop_accepts_each_record_when_it_asks_for_the_next() -> None:
         assert group.states() == ["accepted", "accepted", "available", "available"]
 
     run(scenario)
+
+
+def test_a_poll_that_waits_longer_than_the_poll_interval_stays_in_the_group() -> None:
+    async def scenario(group: FakeShareGroup, client: VirtualClient) -> None:
+        settings = ShareSettings(max_poll_interval_ms=1_500)
+        async with AsyncShareConsumer(client, "g", ["t"], settings=settings) as consumer:
+            waiting = asyncio.create_task(consumer.poll(60_000))
+            await asyncio.sleep(20)
+            assert -1 not in {message.member_epoch for message in group.heartbeats}
+            group.append(0, 1)
+            assert [record.offset for record in await waiting] == [0]
+            await asyncio.sleep(1)
+            assert group.heartbeats[-1].member_epoch == 1
+            await asyncio.sleep(2)
+            assert group.heartbeats[-1].member_epoch == -1
+
+    run(scenario)
+
+
+def test_a_poll_that_begins_while_the_member_leaves_lets_it_join_again() -> None:
+    async def scenario(group: FakeShareGroup, client: VirtualClient) -> None:
+        settings = ShareSettings(max_poll_interval_ms=1_500)
+        async with AsyncShareConsumer(client, "g", ["t"], settings=settings) as consumer:
+            await consumer.poll(1_000)
+            while group.heartbeats[-1].member_epoch != -1:
+                await asyncio.sleep(0.001)
+            group.append(0, 1)
+            assert [record.offset for record in await consumer.poll(5_000)] == [0]
+
+    run(scenario)
