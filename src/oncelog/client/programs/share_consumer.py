@@ -5,6 +5,7 @@
 3. Acknowledgements go with the next ShareFetch to the leader, or in a ShareAcknowledge if none is due.
 4. ``record_limit`` acquires from one leader at a time, in turns.
 5. State changes only between two steps: a cancelled program loses nothing that has arrived.
+6. Programs of other tasks run during a step: a leader may be gone after it, and the consumer closed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,15 @@ from typing import Any, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
-from oncelog.client.errors import BrokerRefused, ClientError, ConnectionLost, OutOfTurn, RequestTimedOut, UnsupportedRequest
+from oncelog.client.errors import (
+    BrokerRefused,
+    ClientError,
+    Closed,
+    ConnectionLost,
+    OutOfTurn,
+    RequestTimedOut,
+    UnsupportedRequest,
+)
 from oncelog.client.machine.retry import Remedy, remedy
 from oncelog.client.machine.share.locks import LOST, Lock, Locks
 from oncelog.client.machine.share.member import ShareGroupMember
@@ -72,6 +81,7 @@ class ShareConsumerPrograms:
         self._errors: list[ClientError] = []
         self._turn = -1
         """The leader that was asked last, for ``record_limit``."""
+        self._is_closing = False
 
     @property
     def lock_timeout_ms(self) -> int | None:
@@ -122,13 +132,15 @@ class ShareConsumerPrograms:
 
     def poll(self, wait_ms: int, *, heartbeats: bool) -> Program[list[AcquiredBatches]]:
         """Acquired batches, waiting up to ``wait_ms`` for the first; ``heartbeats`` maintains the membership too.
-        Raises ClientError."""
+        Raises ClientError; Closed if ``close`` begins meanwhile."""
         deadline_ms = self._cluster.now_ms() + wait_ms
         while True:
+            self._require_open()
             self._collect()
             self._raise_error()
             if self._arrived:
                 yield from self._send(fetches=False)
+                self._require_open()
             if arrived := self._take_arrived():
                 return arrived
             if heartbeats and not self.member.pause_ms(self._cluster.now_ms()):
@@ -141,9 +153,11 @@ class ShareConsumerPrograms:
             yield from self._wait(left_ms, heartbeats)
 
     def commit(self, timeout_ms: int) -> Program[None]:
-        """Send all acknowledgements and wait for their results. Raises RequestTimedOut, ClientError."""
+        """Send all acknowledgements and wait for their results. Raises RequestTimedOut, ClientError; Closed if
+        ``close`` begins meanwhile."""
         deadline_ms = self._cluster.now_ms() + timeout_ms
         while True:
+            self._require_open()
             self._collect()
             if not any(leader.session.has_acknowledgements for leader in self._leaders.values()):
                 return
@@ -157,10 +171,13 @@ class ShareConsumerPrograms:
 
     def close(self, timeout_ms: int = _LEAVE_TIMEOUT_MS) -> Program[None]:
         """Send all acknowledgements, release the other records, end the sessions, and leave the group."""
+        self._is_closing = True
         deadline_ms = self._cluster.now_ms() + timeout_ms
         while self._leaders:
             self._collect()
             for broker, leader in list(self._leaders.items()):
+                if self._leaders.get(broker) is not leader:
+                    continue
                 is_paused = leader.session.may_acknowledge and leader.failures.until_ms > self._cluster.now_ms()
                 if leader.pending is None and not leader.is_busy and not is_paused:
                     yield from self._end(broker, leader)
@@ -201,6 +218,10 @@ class ShareConsumerPrograms:
                 self._locks.add(at, Lock(first, last, delivery_count, batches.lock_until_ms, batches.leader))
         return arrived
 
+    def _require_open(self) -> None:
+        if self._is_closing:
+            raise Closed(f"the share consumer of group {self.member.member.group!r}")
+
     def _raise_error(self) -> None:
         if self._errors:
             raise self._errors.pop(0)
@@ -232,14 +253,16 @@ class ShareConsumerPrograms:
 
     def _send(self, *, fetches: bool, opens: bool = False) -> Program[None]:
         """Send the due request to each leader without one in flight. Raises ClientError."""
-        targets = self._wanted()
-        if fetches:
-            for broker in targets:
-                if broker not in self._leaders:
-                    self._leaders[broker] = self._new_leader(broker)
-        chosen = self._chosen(targets) if fetches else None
+        if fetches and not self._is_closing:
+            for broker in self._wanted().keys() - self._leaders.keys():
+                self._leaders[broker] = self._new_leader(broker)
         for broker, leader in list(self._leaders.items()):
-            session = leader.session
+            if self._is_closing:
+                return
+            if self._leaders.get(broker) is not leader:
+                continue
+            session, targets = leader.session, self._wanted()
+            chosen = self._chosen(targets) if fetches else None
             if leader.pending is not None or leader.is_busy or leader.failures.until_ms > self._cluster.now_ms():
                 continue
             reopens = opens and session.has_acknowledgements and session.epoch == NEW_EPOCH
@@ -258,8 +281,9 @@ class ShareConsumerPrograms:
         if self.settings.acquire != "record_limit" or not targets:
             return None
         now_ms, leaders = self._cluster.now_ms(), self._leaders
-        free = sorted(broker for broker in targets if leaders[broker].failures.until_ms <= now_ms)
-        if not free or any(leader.pending is not None and leader.is_fetch for leader in leaders.values()):
+        free = sorted(b for b in targets if b in leaders and leaders[b].failures.until_ms <= now_ms)
+        is_taken = any(x.is_busy or (x.pending is not None and x.is_fetch) for x in leaders.values())
+        if not free or is_taken:
             return LOST
         return next((broker for broker in free if broker > self._turn), free[0])
 
@@ -279,8 +303,14 @@ class ShareConsumerPrograms:
                 self._lose(leader, "the connection has ended")
                 if is_last:
                     return
-                leader.link = yield from self._cluster.connect(session.leader)
+                link = yield from self._cluster.connect(session.leader)
+                if self._leaders.get(session.leader) is not leader:
+                    link.abort()
+                    return
+                leader.link = link
             link = leader.link
+            if self._is_closing and targets is not None:
+                return
             timeout_ms = self._cluster.config.request_timeout_ms
             message: Any
             if targets is not None and not is_last:
