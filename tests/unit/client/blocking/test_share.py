@@ -51,10 +51,15 @@ def test_a_loop_that_fails_gives_back_the_record_in_work_and_those_after_it() ->
     brokers = FakeBrokers()
     group = FakeShareGroup(brokers, 1)
     group.append(0, 4)
-    with pytest.raises(ValueError, match="2"), ShareConsumer(VirtualClient(brokers), "g", ["t"]) as consumer:
-        for record in consumer:
-            if record.offset == 2:
-                raise ValueError(record.value)
+
+    def work_through() -> None:
+        with ShareConsumer(VirtualClient(brokers), "g", ["t"]) as consumer:
+            for record in consumer:
+                if record.offset == 2:
+                    raise ValueError(record.value)
+
+    with pytest.raises(ValueError, match="2"):
+        work_through()
     assert group.states() == ["accepted", "accepted", "available", "available"]
 
 

@@ -129,7 +129,7 @@ class AcknowledgementQueue:
 
     def __init__(self) -> None:
         self._groups: dict[SharePartition, list[list[Pending]]] = {}
-        """By partition: the ranges of the next request, possibly none, and ranges for requests of their own."""
+        """A partition's ranges for the next request, possibly none, and then ranges for requests of their own."""
         self._renews: set[SharePartition] = set()
         """Partitions with a renewal."""
 
@@ -180,8 +180,8 @@ class AcknowledgementQueue:
         return cut
 
     def take(self, now_ms: int) -> dict[SharePartition, list[Pending]]:
-        """The acknowledgements of the next request, in the order of offsets, which leaders demand. Ranges whose lock may
-        have ended go after the others, which they would make fail."""
+        """The acknowledgements of the next request, in the order of offsets, which leaders demand. Those whose lock may
+        have ended stay for later requests: they would make the others fail."""
         taken: dict[SharePartition, list[Pending]] = {}
         for partition, (ranges, *apart) in list(self._groups.items()):
             if not ranges:

@@ -326,7 +326,7 @@ class ShareSession:
         return True
 
     def _still_wanted(self, partition: SharePartition, pending: Pending) -> list[Pending]:
-        """Of a renewal the offsets that the caller has not acknowledged meanwhile, which have locks."""
+        """The range; a renewal without the offsets that the caller has acknowledged meanwhile, which have no lock."""
         if pending.kind is not Acknowledge.RENEW:
             return [pending]
         locks = self._locks.within(partition, pending.first_offset, pending.last_offset)
