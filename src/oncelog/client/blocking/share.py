@@ -32,7 +32,7 @@ class ShareConsumer(ShareRecords):
     order and after any number of polls. ``close`` releases all other records.
 
     ``on_acknowledged`` is called with the results of acknowledgements: when ``poll`` begins (what arrives during it is
-    for the next call), and when ``commit`` and ``close`` end. What it raises leaves that call; no record is lost.
+    for the next call), and when ``commit`` and ``close`` end. Its exception leaves that call; no record is lost.
     """
 
     def __init__(

@@ -180,8 +180,8 @@ class AcknowledgementQueue:
         return cut
 
     def take(self, now_ms: int) -> dict[SharePartition, list[Pending]]:
-        """The acknowledgements of the next request, in the order of offsets, which leaders demand. Those whose lock may
-        have ended stay for later requests: they would make the others fail."""
+        """The acknowledgements of the next request, in the order of offsets, which leaders demand. Ranges whose lock
+        may have ended stay for later requests: they would make the others fail."""
         taken: dict[SharePartition, list[Pending]] = {}
         for partition, (ranges, *apart) in list(self._groups.items()):
             if not ranges:

@@ -307,8 +307,8 @@ class ShareSession:
     def _repeat(self, acknowledgements: _Acknowledgements) -> None:
         for partition, ranges in acknowledgements.items():
             for pending in ranges:
-                for wanted in self._still_wanted(partition, pending):
-                    self._queue.add(partition, wanted)
+                for part in self._still_wanted(partition, pending):
+                    self._queue.add(partition, part)
 
     def _repeat_apart(self, partition: SharePartition, ranges: list[Pending]) -> bool:
         """The leader has carried out none, because a lock has ended: send those whose locks end together apart from the
