@@ -1,6 +1,6 @@
 """A consumer of a share group over asyncio (KIP-932): a queue of records, each acknowledged by itself.
 
-1. A background task joins and sends heartbeats, until the caller has not polled for ``max_poll_interval_ms``.
+1. A background task joins and sends heartbeats, until the caller has not been in ``poll`` for ``max_poll_interval_ms``.
 2. Other tasks may acknowledge records and commit while one polls.
 3. A cancelled ``poll`` loses nothing.
 """
@@ -49,6 +49,8 @@ class AsyncShareConsumer(ShareRecords):
         self._on_acknowledged = on_acknowledged
         self._heartbeats: asyncio.Task[None] | None = None
         self._polled_ms = loop_ms()
+        self._polls = 0
+        """The polls that are in work."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -62,7 +64,8 @@ class AsyncShareConsumer(ShareRecords):
         return self.records()
 
     async def records(self, idle_ms: int | None = None) -> AsyncIterator[ShareRecord]:
-        """Records as they arrive; ends after ``idle_ms`` without any from its partitions, by default never.
+        """Records as they arrive; ends after ``idle_ms`` without any from its partitions, by default never. In implicit
+        mode each is accepted when the next is asked for.
 
         Raises what ``poll`` raises.
         """
@@ -72,7 +75,9 @@ class AsyncShareConsumer(ShareRecords):
             if not self._unread and is_assigned and idle_ms is not None:
                 return
             while self._unread:
-                yield self._unread.popleft()
+                record = self._unread.popleft()
+                yield record
+                self._accept_read(record)
 
     async def poll(self, wait_ms: int = 500) -> list[ShareRecord]:
         """Records that have been acquired, waiting for the first; possibly none after ``wait_ms``.
@@ -90,7 +95,12 @@ class AsyncShareConsumer(ShareRecords):
         self._attend()
         if self._on_acknowledged is not None:
             await self._tell(self._take_results())
-        return await self._run(self._programs.poll(wait_ms, heartbeats=False))
+        self._polls += 1
+        try:
+            return await self._run(self._programs.poll(wait_ms, heartbeats=False))
+        finally:
+            self._polls -= 1
+            self._polled_ms = loop_ms()
 
     async def commit(self, timeout_ms: int | None = None) -> list[Acknowledged]:
         """Send all acknowledgements, in implicit mode of all records read, and wait for the results.
@@ -132,11 +142,15 @@ class AsyncShareConsumer(ShareRecords):
     async def _stay(self) -> None:
         """Maintain the membership as long as the caller polls."""
         member = self._programs.member
-        while loop_ms() - self._polled_ms < self._settings.max_poll_interval_ms:
+        while self._is_present():
             await self._run(member.advance())
             pause_ms = member.pause_ms(loop_ms())
             await asyncio.sleep(min(pause_ms, _LONGEST_HEARTBEAT_PAUSE_MS) / 1000)
-        await self._run(member.give_up())
+            if not self._is_present():
+                await self._run(member.give_up())
+
+    def _is_present(self) -> bool:
+        return bool(self._polls) or loop_ms() - self._polled_ms < self._settings.max_poll_interval_ms
 
     async def _tell(self, results: list[Acknowledged]) -> None:
         if results and self._on_acknowledged is not None:

@@ -27,12 +27,12 @@ class ShareConsumer(ShareRecords):
     """One member of a share group; a context manager, for one thread.
 
     In implicit mode, the default, ``poll`` accepts the records of the poll before; a loop over the consumer accepts
-    what it has read when it needs more, and ``commit`` all that was read. In explicit mode
+    each record when it asks for the next, and ``commit`` all that was read. In explicit mode
     (``ShareSettings(acknowledgement="explicit")``) each record needs ``accept``, ``release`` or ``reject``, in any
     order and after any number of polls. ``close`` releases all other records.
 
-    ``on_acknowledged`` is called in ``poll``, ``commit`` and ``close`` with the results of acknowledgements, as they
-    arrive.
+    ``on_acknowledged`` is called with the results of acknowledgements: when ``poll`` begins (what arrives during it is
+    for the next call), and when ``commit`` and ``close`` end. Its exception leaves that call; no record is lost.
     """
 
     def __init__(
@@ -61,7 +61,8 @@ class ShareConsumer(ShareRecords):
         return self.records()
 
     def records(self, idle_ms: int | None = None) -> Iterator[ShareRecord]:
-        """Records as they arrive; ends after ``idle_ms`` without any from its partitions, by default never.
+        """Records as they arrive; ends after ``idle_ms`` without any from its partitions, by default never. In implicit
+        mode each is accepted when the next is asked for.
 
         Raises what ``poll`` raises.
         """
@@ -72,7 +73,9 @@ class ShareConsumer(ShareRecords):
             if not self._unread and is_assigned and idle_ms is not None:
                 return
             while self._unread:
-                yield self._unread.popleft()
+                record = self._unread.popleft()
+                yield record
+                self._accept_read(record)
 
     def poll(self, wait_ms: int = 500) -> list[ShareRecord]:
         """Records that have been acquired, waiting for the first; possibly none after ``wait_ms``.
@@ -87,10 +90,10 @@ class ShareConsumer(ShareRecords):
     def poll_batches(self, wait_ms: int = 500) -> list[AcquiredBatches]:
         """Like ``poll``, without an object for each record: batches as received, and the offsets acquired in them."""
         self._begin_poll()
-        try:
-            return self._run(self._programs.poll(wait_ms, heartbeats=True))
-        finally:
-            self._tell(self._take_results() if self._on_acknowledged is not None else [])
+        if self._on_acknowledged is not None:
+            # Not after the poll: what it has acquired would be lost if the callback raises.
+            self._tell(self._take_results())
+        return self._run(self._programs.poll(wait_ms, heartbeats=True))
 
     def commit(self, timeout_ms: int | None = None) -> list[Acknowledged]:
         """Send all acknowledgements, in implicit mode of all records read, and wait for the results.

@@ -5,6 +5,7 @@
 3. Acknowledgements go with the next ShareFetch to the leader, or in a ShareAcknowledge if none is due.
 4. ``record_limit`` acquires from one leader at a time, in turns.
 5. State changes only between two steps: a cancelled program loses nothing that has arrived.
+6. Programs of other tasks run during a step: a leader may be gone after it, and the consumer closed.
 """
 
 from __future__ import annotations
@@ -16,11 +17,19 @@ from typing import Any, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
-from oncelog.client.errors import BrokerRefused, ClientError, ConnectionLost, OutOfTurn, RequestTimedOut
+from oncelog.client.errors import (
+    BrokerRefused,
+    ClientError,
+    Closed,
+    ConnectionLost,
+    OutOfTurn,
+    RequestTimedOut,
+    UnsupportedRequest,
+)
 from oncelog.client.machine.retry import Remedy, remedy
 from oncelog.client.machine.share.locks import LOST, Lock, Locks
 from oncelog.client.machine.share.member import ShareGroupMember
-from oncelog.client.machine.share.session import NEW_EPOCH, Outcome, Refused, ShareSession
+from oncelog.client.machine.share.session import MODES_FROM, NEW_EPOCH, Outcome, Refused, ShareSession
 from oncelog.client.machine.share.values import (
     Acknowledge,
     Acknowledged,
@@ -74,6 +83,7 @@ class ShareConsumerPrograms:
         """Partitions whose last answered fetch found nothing."""
         self._turn = -1
         """The leader that was asked last, for ``record_limit``."""
+        self._is_closing = False
 
     @property
     def lock_timeout_ms(self) -> int | None:
@@ -116,19 +126,28 @@ class ShareConsumerPrograms:
         for partition, lock in kept:
             self._locks.add(partition, lock)
 
+    def accept_locked(self, record: ShareRecord) -> None:
+        """Accept a record, if it is still locked and was not acknowledged."""
+        at, offset = SharePartition(record.topic_id, record.partition), record.offset
+        lock = self._locks.at(at, offset)
+        if lock is not None and lock.delivery_count == record.delivery_count:
+            self.acknowledge(at, offset, offset, Acknowledge.ACCEPT, record.delivery_count, record.lock_until_ms)
+
     def lock_until_ms(self, topic_id: bytes, partition: int, offset: int) -> int | None:
         lock = self._locks.at(SharePartition(topic_id, partition), offset)
         return None if lock is None or lock.leader == LOST else lock.until_ms
 
     def poll(self, wait_ms: int, *, heartbeats: bool) -> Program[list[AcquiredBatches]]:
         """Acquired batches, waiting up to ``wait_ms`` for the first; ``heartbeats`` maintains the membership too.
-        Raises ClientError."""
+        Raises ClientError; Closed if ``close`` begins meanwhile."""
         deadline_ms = self._cluster.now_ms() + wait_ms
         while True:
+            self._require_open()
             self._collect()
             self._raise_error()
             if self._arrived:
                 yield from self._send(fetches=False)
+                self._require_open()
             if arrived := self._take_arrived():
                 return arrived
             if heartbeats and not self.member.pause_ms(self._cluster.now_ms()):
@@ -141,9 +160,11 @@ class ShareConsumerPrograms:
             yield from self._wait(left_ms, heartbeats)
 
     def commit(self, timeout_ms: int) -> Program[None]:
-        """Send all acknowledgements and wait for their results. Raises RequestTimedOut, ClientError."""
+        """Send all acknowledgements and wait for their results. Raises RequestTimedOut, ClientError; Closed if
+        ``close`` begins meanwhile."""
         deadline_ms = self._cluster.now_ms() + timeout_ms
         while True:
+            self._require_open()
             self._collect()
             if not any(leader.session.has_acknowledgements for leader in self._leaders.values()):
                 return
@@ -157,11 +178,15 @@ class ShareConsumerPrograms:
 
     def close(self, timeout_ms: int = _LEAVE_TIMEOUT_MS) -> Program[None]:
         """Send all acknowledgements, release the other records, end the sessions, and leave the group."""
+        self._is_closing = True
         deadline_ms = self._cluster.now_ms() + timeout_ms
         while self._leaders:
             self._collect()
             for broker, leader in list(self._leaders.items()):
-                if leader.pending is None and not leader.is_busy:
+                if self._leaders.get(broker) is not leader:
+                    continue
+                is_paused = leader.session.may_acknowledge and leader.failures.until_ms > self._cluster.now_ms()
+                if leader.pending is None and not leader.is_busy and not is_paused:
                     yield from self._end(broker, leader)
             left_ms = deadline_ms - self._cluster.now_ms()
             if left_ms <= 0:
@@ -178,24 +203,31 @@ class ShareConsumerPrograms:
 
     def _queue(self, partition: SharePartition, lock: Lock, kind: Acknowledge) -> None:
         leader = self._leaders.get(lock.leader)
-        if leader is not None:
+        error: ClientError
+        if leader is None:
+            error = ConnectionLost("the connection to the leader has ended since, which releases the records")
+        elif kind is Acknowledge.RENEW and leader.link is not None and not _has_renewals(leader.link):
+            error = UnsupportedRequest(f"broker {lock.leader} cannot renew locks (Kafka 4.2 and later can)")
+        else:
             leader.session.acknowledge(partition, lock, kind)
             return
-        error = ConnectionLost("the connection to the leader has ended since, which releases the records")
         name = self._name(partition)
         self._report([Acknowledged(name, lock.first_offset, lock.last_offset, kind, error)])
 
     def _take_arrived(self) -> list[AcquiredBatches]:
-        """Hand what has arrived to the caller, without batches whose lock has ended."""
-        wall_ms = self._cluster.environment.wall_ms()
-        self._locks.drop_expired(wall_ms - (self.lock_timeout_ms or 0))
-        arrived = [batches for batches in self._arrived if batches.lock_until_ms > wall_ms]
-        self._arrived = []
+        """Hand what has arrived to the caller. A lock that seems to have ended may hold, and each delivery counts: its
+        acknowledgement tells."""
+        self._locks.drop_expired(self._cluster.environment.wall_ms() - (self.lock_timeout_ms or 0))
+        arrived, self._arrived = self._arrived, []
         for batches in arrived:
             at = SharePartition(batches.topic_id, batches.partition.partition)
             for first, last, delivery_count in batches.acquired:
                 self._locks.add(at, Lock(first, last, delivery_count, batches.lock_until_ms, batches.leader))
         return arrived
+
+    def _require_open(self) -> None:
+        if self._is_closing:
+            raise Closed(f"the share consumer of group {self.member.member.group!r}")
 
     def _raise_error(self) -> None:
         if self._errors:
@@ -228,18 +260,20 @@ class ShareConsumerPrograms:
 
     def _send(self, *, fetches: bool, opens: bool = False) -> Program[None]:
         """Send the due request to each leader without one in flight. Raises ClientError."""
-        targets = self._wanted()
-        if fetches:
-            for broker in targets:
-                if broker not in self._leaders:
-                    self._leaders[broker] = self._new_leader(broker)
-        chosen = self._chosen(targets) if fetches else None
+        if fetches and not self._is_closing:
+            for broker in self._wanted().keys() - self._leaders.keys():
+                self._leaders[broker] = self._new_leader(broker)
         for broker, leader in list(self._leaders.items()):
-            session = leader.session
+            if self._is_closing:
+                return
+            if self._leaders.get(broker) is not leader:
+                continue
+            session, targets = leader.session, self._wanted()
+            chosen = self._chosen(targets) if fetches else None
             if leader.pending is not None or leader.is_busy or leader.failures.until_ms > self._cluster.now_ms():
                 continue
             reopens = opens and session.has_acknowledgements and session.epoch == NEW_EPOCH
-            if session.has_renewals or (session.may_acknowledge and not (fetches and broker in targets)):
+            if session.acknowledges_first or (session.may_acknowledge and not (fetches and broker in targets)):
                 yield from self._send_to(leader, None)
             elif (fetches and broker in targets and chosen in (None, broker)) or (reopens and broker in targets):
                 self._turn = broker
@@ -254,8 +288,9 @@ class ShareConsumerPrograms:
         if self.settings.acquire != "record_limit" or not targets:
             return None
         now_ms, leaders = self._cluster.now_ms(), self._leaders
-        free = sorted(broker for broker in targets if leaders[broker].failures.until_ms <= now_ms)
-        if not free or any(leader.pending is not None and leader.is_fetch for leader in leaders.values()):
+        free = sorted(b for b in targets if b in leaders and leaders[b].failures.until_ms <= now_ms)
+        is_taken = any(x.is_busy or (x.pending is not None and x.is_fetch) for x in leaders.values())
+        if not free or is_taken:
             return LOST
         return next((broker for broker in free if broker > self._turn), free[0])
 
@@ -275,8 +310,14 @@ class ShareConsumerPrograms:
                 self._lose(leader, "the connection has ended")
                 if is_last:
                     return
-                leader.link = yield from self._cluster.connect(session.leader)
+                link = yield from self._cluster.connect(session.leader)
+                if self._leaders.get(session.leader) is not leader:
+                    link.abort()
+                    return
+                leader.link = link
             link = leader.link
+            if self._is_closing and targets is not None:
+                return
             timeout_ms = self._cluster.config.request_timeout_ms
             message: Any
             if targets is not None and not is_last:
@@ -287,7 +328,7 @@ class ShareConsumerPrograms:
                 return
             else:
                 version = link.versions.choose(ShareAcknowledgeRequest)
-                message = session.acknowledge_request(version, environment.wall_ms(), is_last=is_last)
+                message = session.acknowledge_request(environment.wall_ms(), is_last=is_last)
             leader.is_fetch, leader.is_ending = isinstance(message, ShareFetchRequest), is_last
             leader.pending = yield Submit(link, message, version, timeout_ms)
         except ClientError as error:
@@ -299,10 +340,10 @@ class ShareConsumerPrograms:
                 self._lose(leader, "the request was interrupted")
 
     def _end(self, broker: int, leader: _Leader) -> Program[None]:
-        """End the session with a leader, or drop one that is not open."""
+        """Send a leader's acknowledgements; without any end the session, or drop one that is not open."""
         is_open = leader.link is not None and leader.link.is_open and leader.session.epoch != NEW_EPOCH
         if is_open and not leader.is_ending:
-            yield from self._send_to(leader, None, is_last=True)
+            yield from self._send_to(leader, None, is_last=not leader.session.may_acknowledge)
         else:
             self._forget(broker, "the session with the leader has ended")
 
@@ -378,3 +419,7 @@ class ShareConsumerPrograms:
 
     def _forget(self, broker: int, reason: str) -> None:
         self._lose(self._leaders.pop(broker), reason)
+
+
+def _has_renewals(link: Link) -> bool:
+    return link.versions.choose(ShareAcknowledgeRequest) >= MODES_FROM

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Iterable, Sequence
 
@@ -106,6 +107,11 @@ class ShareRecords:
         if self._errors:
             raise self._errors.pop(0)
 
+    def _accept_read(self, record: ShareRecord) -> None:
+        """A loop over the consumer is done with a record."""
+        if self._settings.acknowledgement == "implicit" and not self._is_closed:
+            self._programs.accept_locked(record)
+
     def _begin_commit(self) -> None:
         """In implicit mode, accept all records that the caller has got."""
         self._require_open()
@@ -121,7 +127,9 @@ class ShareRecords:
             self._errors += read.errors
             partition = SharePartition(batches.topic_id, batches.partition.partition)
             for first, last, kind in read.others:
-                self._programs.acknowledge(partition, first, last, kind, None, batches.lock_until_ms)
+                # They may have arrived twice, the second time after the first lock had ended.
+                with contextlib.suppress(OutOfTurn):
+                    self._programs.acknowledge(partition, first, last, kind, None, batches.lock_until_ms)
         if self._errors and not records:
             raise self._errors.pop(0)
         return records

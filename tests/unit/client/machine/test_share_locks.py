@@ -64,7 +64,7 @@ def test_acknowledgements_are_joined_sorted_and_replace_renewals() -> None:
     for first, last, kind in ((5, 5, 1), (6, 7, 1), (8, 8, 2), (0, 4, 4), (2, 2, 3)):
         queue.add(P, Pending(first, last, Acknowledge(kind), 9))
     assert queue.has_renewals
-    assert [(p.first_offset, p.last_offset, p.kind.name) for p in queue.take()[P]] == [
+    assert [(p.first_offset, p.last_offset, p.kind.name) for p in queue.take(0)[P]] == [
         (0, 1, "RENEW"),
         (2, 2, "REJECT"),
         (3, 4, "RENEW"),
@@ -79,7 +79,33 @@ def test_acknowledgements_of_a_former_delivery_are_cut_out() -> None:
     queue.add(P, Pending(0, 9, Acknowledge.ACCEPT, 0))
     assert [(p.first_offset, p.last_offset) for p in queue.cut(P, 3, 4)] == [(3, 4)]
     assert queue.cut(P, 20, 30) == []
-    assert [(p.first_offset, p.last_offset) for p in queue.take()[P]] == [(0, 2), (5, 9)]
+    assert [(p.first_offset, p.last_offset) for p in queue.take(0)[P]] == [(0, 2), (5, 9)]
     queue.add(P, Pending(0, 9, Acknowledge.ACCEPT, 0))
     assert [(p.first_offset, p.last_offset) for p in queue.cut(P, 0, 100)] == [(0, 9)]
     assert not queue
+
+
+def test_ranges_whose_locks_may_have_ended_and_those_apart_go_in_later_requests() -> None:
+    queue = AcknowledgementQueue()
+    for first, last, until_ms in ((0, 0, 5), (1, 3, 9), (4, 4, 9), (7, 7, 5)):
+        queue.add(P, Pending(first, last, Acknowledge.ACCEPT, until_ms))
+    queue.add_apart(P, [Pending(20, 20, Acknowledge.RENEW, 3)])
+    assert queue.has_renewals
+    assert [(p.first_offset, p.last_offset) for p in queue.take(5)[P]] == [(1, 4)]
+    assert queue.has_apart
+    queue.add(P, Pending(10, 11, Acknowledge.ACCEPT, 20))
+    queue.add(P, Pending(20, 20, Acknowledge.ACCEPT, 20))  # replaces the renewal
+    assert not queue.has_renewals
+    assert [(p.first_offset, p.last_offset) for p in queue.take(5)[P]] == [(10, 11), (20, 20)]
+    assert [(p.first_offset, p.last_offset) for p in queue.take(5)[P]] == [(0, 0), (7, 7)]
+    assert not queue
+
+
+def test_everything_is_taken_at_once_for_a_connection_that_has_ended() -> None:
+    queue = AcknowledgementQueue()
+    queue.add(P, Pending(4, 5, Acknowledge.ACCEPT, 9))
+    queue.add_apart(P, [Pending(0, 1, Acknowledge.RENEW, 3)])
+    assert [(p.first_offset, p.last_offset) for p in queue.take_all()[P]] == [(0, 1), (4, 5)]
+    assert not queue
+    assert not queue.has_renewals
+    assert not queue.has_apart

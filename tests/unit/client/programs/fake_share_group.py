@@ -71,6 +71,9 @@ class FakeShareGroup:
         self.epochs: dict[str, int] = {}
         self.told: dict[str, Any] = {}
         self.sessions: dict[tuple[int, str], FakeSession] = {}
+        self.lock_ms = LOCK_MS
+        self.delay_ms: dict[int, int] = {}
+        """By broker: what its answers to share fetches take longer."""
         brokers.leaders["t"] = {index: 1 + index * 2 % 3 for index in range(partitions)}
         coordinated(brokers)
         brokers.answers |= {
@@ -128,7 +131,7 @@ class FakeShareGroup:
         if kind is ShareFetchRequest:
             answer = self._fetch(broker, message)
             is_empty = not answer.responses and not answer.error_code
-            self.brokers.slow_ms[broker] = message.max_wait_ms if is_empty else 0
+            self.brokers.slow_ms[broker] = self.delay_ms.get(broker, 0) + (message.max_wait_ms if is_empty else 0)
         else:
             answer = self._settle(broker, message)
             self.brokers.slow_ms[broker] = 0
@@ -160,7 +163,7 @@ class FakeShareGroup:
                 left -= self._acquire(broker, message, at, data, left)
             if at in acknowledged or data.error_code or data.acquired_records:
                 answers.append(share_fetch.ShareFetchableTopicResponse(topic_id=at[0], partitions=[data]))
-        return ShareFetchResponse(acquisition_lock_timeout_ms=LOCK_MS, responses=answers)
+        return ShareFetchResponse(acquisition_lock_timeout_ms=self.lock_ms, responses=answers)
 
     def _acquire(
         self, broker: int, message: ShareFetchRequest, at: tuple[bytes, int], data: share_fetch.PartitionData, most: int
@@ -179,7 +182,7 @@ class FakeShareGroup:
                 record.state = "available"
             if record.state != "available":
                 continue
-            record.state, record.member, record.until_ms = "acquired", message.member_id or "", now_ms + LOCK_MS
+            record.state, record.member, record.until_ms = "acquired", message.member_id or "", now_ms + self.lock_ms
             record.deliveries += 1
             data.acquired_records.append(
                 AcquiredRecords(first_offset=stored_at[2], last_offset=stored_at[2], delivery_count=record.deliveries)
@@ -204,7 +207,7 @@ class FakeShareGroup:
         ]
         if message.share_session_epoch < 0:
             self._end(broker, message.member_id or "")
-        return ShareAcknowledgeResponse(acquisition_lock_timeout_ms=LOCK_MS, responses=rows)
+        return ShareAcknowledgeResponse(acquisition_lock_timeout_ms=self.lock_ms, responses=rows)
 
     def _session(self, broker: int, message: Any) -> FakeSession | ErrorCode:
         key = broker, message.member_id
@@ -259,7 +262,7 @@ class FakeShareGroup:
                 touched.append((record, batch.acknowledge_types[0]))
         for record, kind in touched:
             record.state = ("gap", "accepted", "available", "rejected", "acquired")[kind]
-            record.until_ms = self.brokers.now_ms + LOCK_MS
+            record.until_ms = self.brokers.now_ms + self.lock_ms
         return ErrorCode.NONE
 
     def _end(self, broker: int, member: str) -> None:

@@ -13,6 +13,7 @@ from oncelog.client.machine.consumed_records import UnreadableRecords
 from oncelog.client.machine.share.values import Acknowledge, Acknowledged, ShareRecord, ShareSettings
 from oncelog.client.machine.versions import Versions
 from oncelog.client.programs.share_records import ShareRecords
+from oncelog.client.programs.steps import Program, Sleep
 from oncelog.wire.messages.share_acknowledge import ShareAcknowledgeRequest
 from oncelog.wire.messages.share_fetch import ShareFetchRequest
 from tests.unit.client.programs.fake_brokers import FakeLink, Runner
@@ -59,6 +60,11 @@ def offsets(records: Iterable[ShareRecord]) -> list[int]:
 
 def codes(results: Iterable[Acknowledged]) -> list[int]:
     return [result.error.code if isinstance(result.error, BrokerRefused) else 0 for result in results]
+
+
+def nothing_for(milliseconds: int) -> Program[None]:
+    """The caller works."""
+    yield Sleep(milliseconds)
 
 
 def test_a_partition_is_at_its_end_once_a_fetch_found_nothing(runner: Runner) -> None:
@@ -178,6 +184,16 @@ def test_gaps_are_acknowledged_and_damaged_batches_are_rejected(runner: Runner) 
     assert group.states() == ["acquired", "gap", "rejected", "acquired"]
 
 
+def test_a_gap_that_arrives_twice_loses_no_record(runner: Runner) -> None:
+    group = FakeShareGroup(runner.brokers, 1)
+    group.append(0, 2)
+    group.holes.add(("t", 0, 0))
+    consumer = Consumer(runner)
+    consumer.poll(0)
+    arrived = runner.run(consumer.programs.poll(1_000, heartbeats=True))
+    assert offsets(consumer._read([*arrived, *arrived])) == [1, 1]
+
+
 def test_a_lost_answer_starts_another_session_and_its_records_come_again(runner: Runner) -> None:
     group = FakeShareGroup(runner.brokers, 1)
     consumer = Consumer(runner)
@@ -245,6 +261,43 @@ def test_an_acknowledgement_is_repeated_while_its_error_may_pass(runner: Runner)
     consumer.accept(record)
     group.acknowledge_codes = [ErrorCode.INVALID_RECORD_STATE]
     assert codes(consumer.commit()) == [ErrorCode.INVALID_RECORD_STATE]
+
+
+def test_a_late_acknowledgement_fails_alone(runner: Runner) -> None:
+    group = FakeShareGroup(runner.brokers, 1)
+    group.append(0, 1)
+    consumer = Consumer(runner)
+    (slow,) = consumer.until(1)
+    runner.brokers.now_ms = runner.now_ms()
+    runner.run(nothing_for(LOCK_MS // 2))
+    group.append(0, 3)
+    fresh = consumer.until(3)
+    group.records["t", 0, 0].until_ms = 0  # the leader's clock is ahead
+    consumer.accept(slow)
+    for record in fresh:
+        consumer.accept(record)
+    results = sorted(consumer.commit())
+    assert [(r.first_offset, r.last_offset) for r in results] == [(0, 0), (1, 3)]
+    assert codes(results) == [ErrorCode.INVALID_RECORD_STATE, 0]
+    assert group.states()[1:] == ["accepted"] * 3
+
+
+def test_acknowledgements_whose_locks_have_ended_are_sent_after_the_others(runner: Runner) -> None:
+    group = FakeShareGroup(runner.brokers, 1)
+    group.append(0, 1)
+    consumer = Consumer(runner)
+    (slow,) = consumer.until(1)
+    runner.run(nothing_for(LOCK_MS // 2))
+    group.append(0, 3)
+    fresh = consumer.until(3)
+    runner.run(nothing_for(LOCK_MS - LOCK_MS // 2))
+    runner.brokers.now_ms = runner.now_ms()
+    for record in (slow, *fresh):
+        consumer.accept(record)
+    results = consumer.close()
+    assert [(r.first_offset, r.last_offset) for r in results] == [(1, 3), (0, 0)]
+    assert codes(results) == [0, ErrorCode.INVALID_RECORD_STATE]
+    assert group.states()[1:] == ["accepted"] * 3
 
 
 def test_a_partition_is_followed_to_its_new_leader(runner: Runner) -> None:
@@ -340,11 +393,18 @@ def test_old_leaders_have_no_acquire_modes_and_no_renewals(runner: Runner, monke
     monkeypatch.setattr(FakeLink, "__init__", with_old_versions)
     with pytest.raises(UnsupportedRequest, match="record_limit"):
         Consumer(runner, ShareSettings(acquire="record_limit")).poll(1_000)
+    group.append(0, 1)
     consumer = Consumer(runner)
-    (record,) = consumer.until(1)
-    consumer.renew(record)
-    with pytest.raises(UnsupportedRequest, match="renew"):
-        consumer.poll(1_000)
+    first, second = consumer.until(2)
+    consumer.accept(first)
+    consumer.renew(second)
+    results = consumer.commit()
+    assert [(r.first_offset, r.kind.name) for r in results] == [(1, "RENEW"), (0, "ACCEPT")]
+    assert isinstance(results[0].error, UnsupportedRequest)
+    assert codes(results) == [0, 0]
+    consumer.accept(second)
+    assert codes(consumer.commit()) == [0]
+    assert group.states() == ["accepted"] * 2
 
 
 def test_locks_that_ended_long_ago_are_forgotten(runner: Runner) -> None:
@@ -358,3 +418,35 @@ def test_locks_that_ended_long_ago_are_forgotten(runner: Runner) -> None:
     assert len(consumer.programs._locks) == 0
     consumer.accept(first)
     assert codes(consumer.commit()) == [ErrorCode.INVALID_RECORD_STATE]
+
+
+def test_records_of_a_leader_that_is_slower_than_the_job_are_handed_over_whatever_their_lock(runner: Runner) -> None:
+    group = FakeShareGroup(runner.brokers)
+    group.lock_ms, group.delay_ms = 2_000, {runner.brokers.leaders["t"][1]: 50}
+    group.append(0, 1)
+    group.append(1, 1)
+    consumer = Consumer(runner)
+    (first,) = consumer.until(1)
+    runner.run(nothing_for(2_500))
+    (second,) = consumer.until(1)
+    assert [(r.partition, r.delivery_count) for r in (first, second)] == [(0, 1), (1, 1)]
+    assert second.lock_until_ms < runner.now_ms()
+    consumer.accept(second)
+    assert codes(consumer.commit()) == [ErrorCode.INVALID_RECORD_STATE]
+    again = {record.partition: record for record in consumer.until(2)}
+    assert [again[partition].delivery_count for partition in (0, 1)] == [2, 2]
+    for record in again.values():
+        consumer.accept(record)
+    assert not any(codes(consumer.commit()))
+
+
+def test_a_leader_waits_for_records_for_half_a_lock_at_most(runner: Runner) -> None:
+    group = FakeShareGroup(runner.brokers, 1)
+    group.lock_ms = 1_000
+    consumer = Consumer(runner, ShareSettings(max_wait_ms=5_000))
+    consumer.poll(7_000)
+    waits = [message.max_wait_ms for _, message in runner.brokers.requests if isinstance(message, ShareFetchRequest)]
+    assert waits[:2] == [5_000, 500]
+    group.append(0, 1)
+    (record,) = consumer.until(1)
+    assert record.lock_until_ms > runner.now_ms()

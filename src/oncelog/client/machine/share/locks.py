@@ -3,6 +3,8 @@
 1. The ranges of a partition rise and do not overlap. A record that is delivered again replaces its former lock.
 2. An acknowledgement takes its offsets out of the locks, but a renewal leaves them there.
 3. An acknowledgement replaces a renewal of the same offset that has not been sent.
+4. A leader carries out all acknowledgements of a partition in one request, or none. Locks that were acquired together
+   end together: ranges whose locks end at different times are not joined, and may be sent apart.
 """
 
 from __future__ import annotations
@@ -126,50 +128,85 @@ class AcknowledgementQueue:
     """Acknowledgements for one leader, until they are sent."""
 
     def __init__(self) -> None:
-        self._ranges: dict[SharePartition, list[Pending]] = {}
+        self._groups: dict[SharePartition, list[list[Pending]]] = {}
+        """A partition's ranges for the next request, possibly none, and then ranges for requests of their own."""
         self._renews: set[SharePartition] = set()
         """Partitions with a renewal."""
 
     def __bool__(self) -> bool:
-        return bool(self._ranges)
+        return bool(self._groups)
 
     def add(self, partition: SharePartition, pending: Pending) -> None:
-        ranges = self._ranges.setdefault(partition, [])
         if partition in self._renews:
-            ranges[:] = [part for queued in ranges for part in _without(queued, pending)]
+            self.cut(partition, pending.first_offset, pending.last_offset)
         if pending.kind is Acknowledge.RENEW:
             self._renews.add(partition)
+        ranges = self._groups.setdefault(partition, [[]])[0]
         last = ranges[-1] if ranges else None
-        if last is not None and last.kind is pending.kind and last.last_offset + 1 == pending.first_offset:
-            until_ms = min(last.until_ms, pending.until_ms)
-            ranges[-1] = last._replace(last_offset=pending.last_offset, until_ms=until_ms)
+        if last is not None and (last.last_offset + 1, last[2:]) == (pending.first_offset, pending[2:]):
+            ranges[-1] = last._replace(last_offset=pending.last_offset)
         else:
             ranges.append(pending)
+
+    def add_apart(self, partition: SharePartition, ranges: list[Pending]) -> None:
+        """Add ranges that go in a request without others of their partition."""
+        self._groups.setdefault(partition, [[]]).append(ranges)
+        if any(pending.kind is Acknowledge.RENEW for pending in ranges):
+            self._renews.add(partition)
 
     @property
     def has_renewals(self) -> bool:
         return bool(self._renews)
 
+    @property
+    def has_apart(self) -> bool:
+        """True if one request is not enough."""
+        return any(len(groups) > 1 for groups in self._groups.values())
+
     def cut(self, partition: SharePartition, first_offset: int, last_offset: int) -> list[Pending]:
         """Remove the acknowledgements within a range of offsets, and return them."""
-        cut, kept = [], []
+        cut: list[Pending] = []
+        kept: list[list[Pending]] = []
         other = Pending(first_offset, last_offset, Acknowledge.GAP, 0)
-        for queued in self._ranges.pop(partition, ()):
-            parts = list(_without(queued, other))
-            kept += parts
-            if parts != [queued]:
-                first, last = max(queued.first_offset, first_offset), min(queued.last_offset, last_offset)
-                cut.append(queued._replace(first_offset=first, last_offset=last))
-        if kept:
-            self._ranges[partition] = kept
+        for ranges in self._groups.get(partition, ()):
+            kept.append([])
+            for queued in ranges:
+                parts = list(_without(queued, other))
+                kept[-1] += parts
+                if parts != [queued]:
+                    first, last = max(queued.first_offset, first_offset), min(queued.last_offset, last_offset)
+                    cut.append(queued._replace(first_offset=first, last_offset=last))
+        self._keep(partition, kept)
         return cut
 
-    def take(self) -> dict[SharePartition, list[Pending]]:
-        """Everything, in the order of offsets, which leaders demand. The queue is empty then."""
-        taken = {partition: sorted(ranges) for partition, ranges in self._ranges.items()}
-        self._ranges = {}
-        self._renews = set()
+    def take(self, now_ms: int) -> dict[SharePartition, list[Pending]]:
+        """The acknowledgements of the next request, in the order of offsets, which leaders demand. Ranges whose lock
+        may have ended stay for later requests: they would make the others fail."""
+        taken: dict[SharePartition, list[Pending]] = {}
+        for partition, (ranges, *apart) in list(self._groups.items()):
+            if not ranges:
+                ranges, *apart = apart
+            elif live := [pending for pending in ranges if pending.until_ms > now_ms]:
+                apart.insert(0, [pending for pending in ranges if pending.until_ms <= now_ms])
+                ranges = live
+            taken[partition] = sorted(ranges)
+            self._keep(partition, [[], *apart])
         return taken
+
+    def take_all(self) -> dict[SharePartition, list[Pending]]:
+        """Everything. The queue is empty then."""
+        taken = {at: sorted(p for ranges in groups for p in ranges) for at, groups in self._groups.items()}
+        self._groups, self._renews = {}, set()
+        return taken
+
+    def _keep(self, partition: SharePartition, groups: list[list[Pending]]) -> None:
+        """Replace the groups of a partition."""
+        self._groups.pop(partition, None)
+        kept = [*groups[:1], *filter(None, groups[1:])]
+        if any(kept):
+            self._groups[partition] = kept
+        if not any(pending.kind is Acknowledge.RENEW for ranges in kept for pending in ranges):
+            self._renews.discard(partition)
 
 
 def _cut_to(lock: Lock, first_offset: int, last_offset: int) -> Lock:

@@ -131,6 +131,7 @@ class ShareGroupMember:
         """The last heartbeat; None if the member never joined."""
         may_be_member = self._has_asked_to_join and self.state is not State.LEFT
         self.state, self._in_flight = State.LEFT, None
+        self._assign(())
         return self._leaving() if may_be_member else None
 
     def give_up(self) -> ShareGroupHeartbeatRequest | None:

@@ -14,6 +14,8 @@ Epoch  request                                      after the answer
 3. A partition that is acknowledged and not fetched any more is forgotten in the same request, or the leader would add
    it to the session.
 4. Renewals go in a ShareAcknowledge: a ShareFetch with one may not acquire records.
+5. A leader carries out a partition's acknowledgements in one request together or not at all. After INVALID_RECORD_STATE
+   they are sent again, one request for those whose locks end at the same time.
 """
 
 from __future__ import annotations
@@ -129,23 +131,27 @@ class ShareSession:
         return bool(self._queue) and self.epoch != NEW_EPOCH
 
     @property
-    def has_renewals(self) -> bool:
+    def acknowledges_first(self) -> bool:
         """True if a ShareAcknowledge has to precede the next ShareFetch."""
-        return self._queue.has_renewals and self.epoch != NEW_EPOCH
+        return (self._queue.has_renewals or self._queue.has_apart) and self.epoch != NEW_EPOCH
+
+    @property
+    def _lock_duration_ms(self) -> int:
+        return _LOCK_TIMEOUT_MS if self.lock_timeout_ms is None else self.lock_timeout_ms
 
     def acknowledge(self, partition: SharePartition, lock: Lock, kind: Acknowledge) -> None:
         """Send an acknowledgement with the next request."""
         self._queue.add(partition, Pending(lock.first_offset, lock.last_offset, kind, lock.until_ms))
 
     def fetch(self, targets: Iterable[SharePartition], version: int, sent_ms: int) -> ShareFetchRequest:
-        """The ShareFetch that acquires records of ``targets``, with all acknowledgements. Raises UnsupportedRequest."""
+        """The ShareFetch that acquires records of ``targets``, with acknowledgements. Raises UnsupportedRequest."""
         settings = self._settings
         if version < MODES_FROM and settings.acquire != "batch_optimized":
             raise UnsupportedRequest(
                 f"broker {self.leader} has no acquire mode {settings.acquire} (Kafka 4.2 and later has)"
             )
         is_new = self.epoch == NEW_EPOCH
-        acknowledgements = {} if is_new else self._queue.take()
+        acknowledgements = {} if is_new else self._queue.take(sent_ms)
         target = dict.fromkeys(targets)
         added = [partition for partition in target if is_new or partition not in self._partitions]
         forgotten = [] if is_new else [p for p in self._partitions if p not in target]
@@ -156,7 +162,8 @@ class ShareSession:
             group_id=self._group,
             member_id=self._member_id,
             share_session_epoch=self.epoch,
-            max_wait_ms=settings.max_wait_ms,
+            # A lock's time is counted from here, and must not end during the wait.
+            max_wait_ms=min(settings.max_wait_ms, self._lock_duration_ms // 2),
             min_bytes=settings.min_bytes,
             max_bytes=settings.max_bytes,
             max_records=settings.max_records,
@@ -166,12 +173,10 @@ class ShareSession:
             forgotten_topics_data=_forgotten(forgotten),
         )
 
-    def acknowledge_request(self, version: int, sent_ms: int, *, is_last: bool = False) -> ShareAcknowledgeRequest:
-        """The ShareAcknowledge with all acknowledgements; ``is_last`` ends the session. Raises UnsupportedRequest."""
-        if self._queue.has_renewals and version < MODES_FROM:
-            raise UnsupportedRequest(f"broker {self.leader} cannot renew locks (Kafka 4.2 and later can)")
-        is_renewal = self._queue.has_renewals
-        acknowledgements = self._queue.take()
+    def acknowledge_request(self, sent_ms: int, *, is_last: bool = False) -> ShareAcknowledgeRequest:
+        """The ShareAcknowledge with the next acknowledgements; ``is_last`` ends the session."""
+        acknowledgements = self._queue.take(sent_ms)
+        is_renewal = any(p.kind is Acknowledge.RENEW for ranges in acknowledgements.values() for p in ranges)
         self._in_flight = _InFlight(acknowledgements, frozenset(), sent_ms)
         return ShareAcknowledgeRequest(
             group_id=self._group,
@@ -223,7 +228,7 @@ class ShareSession:
         self._partitions = {}
         self._locks.lose(self.leader)
         results: list[Acknowledged] = []
-        for partition, ranges in [*unknown.items(), *self._queue.take().items()]:
+        for partition, ranges in [*unknown.items(), *self._queue.take_all().items()]:
             results += self._failures(partition, ranges, ConnectionLost(f"the acknowledgement was lost: {reason}"))
         return results
 
@@ -261,7 +266,7 @@ class ShareSession:
             outcome.acquired.append(self._acquired(outcome, partition, data, self._lock_end_ms(sent)))
 
     def _lock_end_ms(self, sent: _InFlight) -> int:
-        return sent.sent_ms + (_LOCK_TIMEOUT_MS if self.lock_timeout_ms is None else self.lock_timeout_ms)
+        return sent.sent_ms + self._lock_duration_ms
 
     def _settle(
         self,
@@ -279,6 +284,8 @@ class ShareSession:
                 if pending.kind is Acknowledge.RENEW:
                     self._locks.renewed(partition, pending, self._lock_end_ms(sent))
                 outcome.results.append(Acknowledged(name, pending.first_offset, pending.last_offset, pending.kind))
+            return
+        if code == ErrorCode.INVALID_RECORD_STATE and self._repeat_apart(partition, ranges):
             return
         may_pass = remedy(code) in (Remedy.RETRY, Remedy.FIND_COORDINATOR)
         again = [pending for pending in ranges if may_pass and wall_ms < pending.until_ms]
@@ -303,12 +310,30 @@ class ShareSession:
     def _repeat(self, acknowledgements: _Acknowledgements) -> None:
         for partition, ranges in acknowledgements.items():
             for pending in ranges:
-                if pending.kind is not Acknowledge.RENEW:
-                    self._queue.add(partition, pending)
-                    continue
-                # Offsets that the caller has acknowledged meanwhile have no lock.
-                for lock in self._locks.within(partition, pending.first_offset, pending.last_offset):
-                    self.acknowledge(partition, lock, Acknowledge.RENEW)
+                for part in self._still_wanted(partition, pending):
+                    self._queue.add(partition, part)
+
+    def _repeat_apart(self, partition: SharePartition, ranges: list[Pending]) -> bool:
+        """The leader has carried out none, because a lock has ended: send those whose locks end together apart from the
+        others. False if all end together."""
+        ends_ms = sorted({pending.until_ms for pending in ranges}, reverse=True)
+        if len(ends_ms) == 1:
+            return False
+        for until_ms in ends_ms:
+            together: list[Pending] = []
+            for pending in ranges:
+                if pending.until_ms == until_ms:
+                    together += self._still_wanted(partition, pending)
+            if together:
+                self._queue.add_apart(partition, together)
+        return True
+
+    def _still_wanted(self, partition: SharePartition, pending: Pending) -> list[Pending]:
+        """The range; a renewal without the offsets that the caller has acknowledged meanwhile, which have no lock."""
+        if pending.kind is not Acknowledge.RENEW:
+            return [pending]
+        locks = self._locks.within(partition, pending.first_offset, pending.last_offset)
+        return [pending._replace(first_offset=lock.first_offset, last_offset=lock.last_offset) for lock in locks]
 
     def _refused(self, outcome: Outcome, partition: SharePartition, data: Any) -> None:
         error = BrokerRefused(data.error_code, f"fetch from {self._name(partition)}", data.error_message)

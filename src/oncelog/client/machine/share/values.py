@@ -39,13 +39,15 @@ class ShareSettings:
     """Settings of a share consumer, with the defaults of Apache Kafka's. Times in milliseconds, sizes in bytes."""
 
     acknowledgement: AcknowledgementMode = "implicit"
-    """``implicit`` accepts what one poll returned at the next poll or commit; ``explicit`` leaves it to the caller."""
+    """``implicit`` accepts what one poll returned at the next poll or commit, and a loop's record when it asks for the
+    next; ``explicit`` leaves it to the caller."""
     acquire: AcquireMode = "batch_optimized"
     """``batch_optimized`` acquires whole batches, perhaps more than ``max_records``; ``record_limit`` never more, from
     one leader at a time (Kafka 4.2 and later)."""
     max_records: int = 500
     """Records to acquire from a leader at once."""
     max_wait_ms: int = 500
+    """How long a leader may wait for records; at most half the group's lock duration."""
     min_bytes: int = 1
     max_bytes: int = 50 * MIB
     check_crc: bool = True
@@ -116,8 +118,8 @@ class ShareRecord(NamedTuple):
     """1 for the first delivery."""
     lock_until_ms: int
     """The record is this member's at least until then, in milliseconds since 1970 by this machine's clock: the time of
-    the request plus the group's lock duration. A renewal does not change it here; see ``lock_until_ms`` of the
-    consumer."""
+    the request plus the group's lock duration. It may have passed already if the caller polls rarely. A renewal does
+    not change it here; see ``lock_until_ms`` of the consumer."""
     topic_id: bytes
 
 
