@@ -9,9 +9,11 @@ A state is a snapshot, and the updates after it: every ``updates_per_snapshot`` 
 which the older records of that share partition are redundant. Invariants, which :meth:`ShareStateShard.check` checks:
 
 - **H1** Only ``apply`` changes states. Replaying any part of the log that begins at or before
-  ``first_needed_offset`` gives the same states.
+  ``first_needed_offset`` gives the same states (for the leader epochs they are fenced by see H3).
 - **H2** Batches of a state are in order, do not overlap, and neighbours in one state are one batch.
-- **H3** The leader and state epochs that requests are fenced by never fall while the state lives.
+- **H3** The state epoch that requests are fenced by never falls while the state lives, and neither does the leader
+  epoch while the shard does. As in Apache Kafka, whose records these are, an initialization writes leader epoch 0: a
+  load of a log that was pruned behind it fences former leaders by the state epoch alone, until a leader has read.
 - **H4** A decision refuses, or has exactly the records that make its reply true.
 """
 
