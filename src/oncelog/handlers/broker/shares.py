@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from oncelog.base.errors import ErrorCode
@@ -103,7 +103,7 @@ class Shares(Protocol):
     def led_already(self, key: ShareKey) -> LedSharePartition | None:
         """A share partition that is led here already, to describe it."""
 
-    def session_opened(self, key: ShareKey) -> None:
+    def session_opened(self, keys: Iterable[ShareKey]) -> None:
         """A member begins: its group may not be the one whose state was read here, but one made again."""
 
     def machine_of(self, led: LedSharePartition) -> SharePartition | None:

@@ -187,7 +187,7 @@ class PersistShareStates(Wait):
 
     requests: Sequence[InitializeState | DeleteState | SummarizeState]
     outcomes: list[object] = field(default_factory=list)
-    """Those of the requests that were sent."""
+    """Outcomes of the requests that were sent."""
     ends_with_client: bool = False
 
 

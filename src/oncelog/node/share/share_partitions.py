@@ -14,7 +14,7 @@ The rules:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -129,14 +129,15 @@ class SharePartitions:
             self._copy(led, letters)
         self._delayed_fetches.wake(led.key)
 
-    def session_opened(self, key: ShareKey) -> None:
-        led = self.led_partitions.get(key)
-        if led is None or led.machine is None:
-            return
-        if led.is_compared:
-            led.compares_again = True
-        else:
-            self._compare(led)
+    def session_opened(self, keys: Iterable[ShareKey]) -> None:
+        for key in keys:
+            led = self.led_partitions.get(key)
+            if led is None or led.machine is None:
+                continue
+            if led.is_compared:
+                led.compares_again = True
+            else:
+                self._compare(led)
 
     def _compare(self, led: LedSharePartition) -> None:
         led.is_compared, led.compares_again = True, False
@@ -147,9 +148,9 @@ class SharePartitions:
         if led.refusal is not None or led.machine is None:
             return
         # Writes may have arrived meanwhile. An initialization resets the leader epoch: a lower one says nothing.
-        is_same = (
-            summary.error_code == ErrorCode.NONE
-            and summary.state_epoch == led.machine.state_epoch
+        # Without an answer the members keep what they have.
+        is_same = summary.error_code != ErrorCode.NONE or (
+            summary.state_epoch == led.machine.state_epoch
             and summary.leader_epoch <= led.leader_epoch
             and durable_start <= summary.start_offset <= led.sent_start
         )
