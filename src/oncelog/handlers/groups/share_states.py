@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId, TopicId
-from oncelog.core.share_state.model import DeleteState, InitializeState, ShareKey
+from oncelog.core.share_state.model import DeleteState, InitializeState, ShareKey, SummarizeState
 from oncelog.handlers.broker.waits import PersistShareStates, Steps
 from oncelog.handlers.groups.requests import ask
 
@@ -44,9 +44,17 @@ class Outcome(Protocol):
     def message(self) -> str | None: ...
 
 
+def persist(requests: Sequence[InitializeState | DeleteState | SummarizeState]) -> Steps[Sequence[Any]]:
+    """The outcome of each request. They are sent in slices, none of which waits for the answers of another."""
+    wait = PersistShareStates(requests, ends_with_client=all(isinstance(each, SummarizeState) for each in requests))
+    while (outcomes := (yield wait)) is None:
+        pass
+    return outcomes  # type: ignore[no-any-return]
+
+
 def initialize(group_id: GroupId, states: Sequence[PartitionState]) -> Steps[Sequence[Outcome]]:
     """Make the state of partitions, and tell the group's coordinator. Returns the outcome of each."""
-    outcomes: Sequence[Outcome] = yield PersistShareStates(
+    outcomes: Sequence[Outcome] = yield from persist(
         [
             InitializeState(ShareKey(group_id, state.topic, state.partition), state.state_epoch, state.start_offset)
             for state in states
@@ -62,7 +70,7 @@ def initialize(group_id: GroupId, states: Sequence[PartitionState]) -> Steps[Seq
 
 def delete(group_id: GroupId, states: Sequence[PartitionState]) -> Steps[dict[TopicId, ErrorCode]]:
     """Delete the state of partitions. Returns an error, or NONE, for each topic."""
-    outcomes: Sequence[Outcome] = yield PersistShareStates(
+    outcomes: Sequence[Outcome] = yield from persist(
         [DeleteState(ShareKey(group_id, state.topic, state.partition)) for state in states]
     )
     errors: dict[TopicId, ErrorCode] = {}

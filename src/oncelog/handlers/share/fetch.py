@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import Offset, TopicId, TopicPartition
 from oncelog.core.share.model import Refusal
-from oncelog.core.share.sessions import FINAL_EPOCH, Begun, PartitionKey, SessionKey
+from oncelog.core.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, Begun, PartitionKey, SessionKey
 from oncelog.core.share_state.model import ShareKey
 from oncelog.handlers.broker.ports import LeaderLog
 from oncelog.handlers.broker.time_slices import run_in_slices
@@ -129,18 +129,18 @@ def _fetch(
     yield from run_in_slices(_rotated(begun), sort_out, context.partitions)
     if not shares.sessions.is_current(begun):
         return ErrorCode.INVALID_SHARE_SESSION_EPOCH
-    if not readable:
-        return ErrorCode.NONE
-    if request.share_acquire_mode not in (_BATCH_OPTIMIZED, _RECORD_LIMIT):
+    if readable and request.share_acquire_mode not in (_BATCH_OPTIMIZED, _RECORD_LIMIT):
         return ErrorCode.UNKNOWN_SERVER_ERROR
     params = _params_of(request, context, shares, key)
-    if params.max_records == 0 or params.max_bytes == 0:
+    if not readable or 0 in (params.max_records, params.max_bytes):
         return ErrorCode.NONE
     if params.max_bytes < 0:
-        for partition_key, _ in readable:
-            answer.fail(partition_key, ErrorCode.UNKNOWN_SERVER_ERROR)
+        for failed, _ in readable:
+            answer.fail(failed, ErrorCode.UNKNOWN_SERVER_ERROR)
         return ErrorCode.NONE
     reads = ShareReads(context, shares, params)
+    if request.share_session_epoch == INITIAL_EPOCH:
+        shares.session_opened([ShareKey(key.group_id, *partition_key) for partition_key, _ in readable])
     for partition_key, partition in readable:
         reads.add(partition_key, ShareKey(key.group_id, *partition_key), partition)
     waits = request.max_wait_ms > 0
