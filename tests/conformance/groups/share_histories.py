@@ -304,6 +304,13 @@ class ShareHistory:
                 return decision
         return GroupDecision()
 
+    def _dropped(self, gone: list[TopicPartition]) -> GroupDecision:
+        self._shard.partitions_deleted(gone, self._now_ms)
+        while (due_ms := self._shard.deadline_ms()) is not None and due_ms <= self._now_ms:
+            if (decision := self._shard.tick(self._now_ms)).records:
+                return decision
+        return GroupDecision()
+
     def _change_topics(self) -> None:
         name = self._entropy.choice([*self.topics, f"new{len(self.topics)}"])
         drawn, deleted = self._entropy.random(), False
@@ -322,7 +329,7 @@ class ShareHistory:
         self.topics = topics
         self._view.replace(topics)
         theirs = self._ask(op="topics", topics=topics)
-        ours = self._shard.partitions_deleted(gone, self._now_ms) if gone else GroupDecision()
+        ours = self._dropped(gone) if gone else GroupDecision()
         if b"<UNKNOWN>" in b"".join(value or b"" for _, value in as_bytes(theirs["records"])):
             # Ours are dropped with the next topic that is deleted.
             raise LeftOut("topics that were gone before their state was to be deleted")

@@ -24,7 +24,6 @@ from oncelog.core.groups.share import offsets, records
 from oncelog.core.groups.share.decision import PartitionState, ShareDecision, ShareHeartbeatAnswer
 from oncelog.core.groups.share.group import ShareGroup
 from oncelog.core.groups.share.heartbeat import ShareHeartbeat, decide_heartbeat, decide_leave, remove_member
-from oncelog.core.groups.share.records import ShareRecord
 from oncelog.core.groups.share.settings import ShareGroupSettings
 from oncelog.core.groups.share.state_topics import PARTITION_BYTES
 from oncelog.core.groups.views import ShareGroupDescription, share_description
@@ -139,24 +138,25 @@ class ShareGroups:
         decided = offsets.decide_deleted(self._groups.get(group_id), group_id, topics, self._newest_topics())
         return self._group_decision(ShareDecision(group_id, records=decided), ErrorCode.NONE)
 
-    def topics_deleted(self, names: Iterable[TopicName]) -> GroupDecision:
-        """Drop deleted topics from all groups. No reply."""
-        topics, gone = self._newest_topics(), frozenset(names)
-        decided: list[ShareRecord] = []
-        changed = []
+    def topics_deleted(self, now_ms: int) -> None:
+        """Topics were deleted: each group that knows one drops it in a decision of its own."""
         for group in self._groups.values():
-            if isinstance(group, ShareGroup) and (drop := offsets.decide_topics_gone(group, gone, topics)):
-                decided += drop
-                changed.append(group)
+            if isinstance(group, ShareGroup):
+                self._drop_topics_gone(group, now_ms)
 
-        def follow_up(now_ms: int) -> None:
-            for group in changed:
-                _restart_initialization(group, now_ms)
-
-        return GroupDecision([records.encode(record) for record in decided], follow_up=follow_up)
+    def _drop_topics_gone(self, group: ShareGroup, now_ms: int) -> None:
+        if offsets.topics_gone(group, self._newest_topics()):
+            self._timers.schedule(TimerKey(TimerKind.GONE_TOPICS, group.group_id), now_ms)
 
     def expired(self, group: ShareGroup, key: TimerKey) -> GroupDecision:
-        """A member's session has ended; a deadline that a classic group left behind is none of this group's."""
+        """A member's session has ended, or topics are gone; a deadline that a classic group left behind is none of this
+        group's.
+        """
+        if key.kind is TimerKind.GONE_TOPICS:
+            drop = ShareDecision(group.group_id, records=offsets.decide_topics_gone(group, self._newest_topics()))
+            out = self._group_decision(drop, None)
+            out.undo = UndoExpiry(group.group_id, MemberId(""), key.kind)
+            return out
         member = group.members.get(MemberId(key.member_id))
         if key.kind is not TimerKind.MEMBER_SESSION or member is None:
             return GroupDecision()
@@ -192,6 +192,7 @@ class ShareGroups:
         for member_id in group.members:
             self._timers.schedule(_session(group.group_id, member_id), now_ms + timeout_ms)
         _restart_initialization(group, now_ms)
+        self._drop_topics_gone(group, now_ms)
 
     def _offsets_decision(self, decide: Callable[[], offsets.OffsetsDecision]) -> GroupDecision:
         try:

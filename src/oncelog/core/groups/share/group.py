@@ -10,6 +10,7 @@ from collections import Counter
 from enum import Enum
 
 from oncelog.base.ids import GroupId, MemberId, TopicId, TopicName
+from oncelog.core.groups.consumer.group import Topics
 from oncelog.core.groups.consumer.member import JOINING_EPOCH, Partitions, bytes_of_share
 from oncelog.core.groups.share.member import NOTHING, ShareMember
 from oncelog.core.groups.share.state_topics import StateTopics, TopicPartitions
@@ -78,14 +79,13 @@ class ShareGroup:
             _count(counts, before, after)
         return counts
 
-    @property
-    def has_unassigned_partitions(self) -> bool:
+    def has_unassigned_partitions(self, topics: Topics) -> bool:
         """True if partitions of subscribed topics have got their state since the last assignment."""
-        if self._has_unassigned is None:
-            self._has_unassigned = self._compare_assignment()
+        if self._has_unassigned is None or self.metadata_refresh_epoch is None:
+            self._has_unassigned = self._compare_assignment(topics)
         return self._has_unassigned
 
-    def _compare_assignment(self) -> bool:
+    def _compare_assignment(self, topics: Topics) -> bool:
         state = self.state_topics
         if not self.members or state is None or not self._topic_subscribers:
             return False
@@ -94,8 +94,10 @@ class ShareGroup:
             for topic, partitions in share.items():
                 assigned.setdefault(topic, set()).update(partitions)
         return any(
-            TopicName(named.name) in self._topic_subscribers and named.partitions ^ assigned.get(topic, frozenset())
+            named.partitions ^ assigned.get(topic, frozenset())
             for topic, named in state.initialized.items()
+            # A topic that was deleted, or made again, can never be assigned.
+            if TopicName(named.name) in self._topic_subscribers and topics.id_of(TopicName(named.name)) == topic
         )
 
     def size_bytes(self) -> int:

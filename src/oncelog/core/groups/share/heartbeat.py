@@ -166,7 +166,7 @@ def _raise_epoch(update: _Update, decision: ShareDecision) -> tuple[int, bool]:
     group, before, after = update.group, update.before, update.after
     rises = after.topics != before.topics
     if group.target_epoch >= group.epoch:
-        rises |= group.has_unassigned_partitions
+        rises |= group.has_unassigned_partitions(update.topics)
     if not rises and group.metadata_refresh_epoch is not None and group.metadata_refresh_epoch <= group.epoch:
         # Compared since the last metadata change, and the records of that comparison were appended.
         return group.epoch, False

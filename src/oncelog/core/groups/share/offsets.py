@@ -138,18 +138,19 @@ def decide_group_deletion(group: object | None, group_id: GroupId, topics: Topic
     return decision
 
 
-def decide_topics_gone(group: ShareGroup, gone: Iterable[TopicName], topics: Topics) -> list[ShareRecord]:
-    """Topics of these names were deleted: the share coordinator drops their state by itself."""
-    state, names = group.state_topics, set(gone)
-    if state is None:
+def decide_topics_gone(group: ShareGroup, topics: Topics) -> list[ShareRecord]:
+    """Topics were deleted: the share coordinator drops their state by itself."""
+    state, gone = group.state_topics, topics_gone(group, topics)
+    if state is None or not gone:
         return []
-    candidates = {
-        topic for known in (state.initializing, state.initialized) for topic in known if known[topic].name in names
-    }
-    deleted = {topic for topic in candidates | state.deleting if topics.name_of(topic) is None}
-    if not deleted:
-        return []
-    return [records.state_topics(group.group_id, state.without_topics(deleted), topics.name_of)]
+    return [records.state_topics(group.group_id, state.without_topics(gone), topics.name_of)]
+
+
+def topics_gone(group: ShareGroup, topics: Topics) -> frozenset[TopicId]:
+    """The topics known to a group that exist no longer."""
+    state = group.state_topics
+    known = () if state is None else state.known() | state.deleting
+    return frozenset(topic for topic in known if topics.name_of(topic) is None)
 
 
 def _check_empty(group: ShareGroup) -> None:

@@ -150,6 +150,7 @@ class Scene:
         gone = [TopicPartition(TopicName(name), number) for number in range(20)]
         self.topics.delete(name)
         self.carry_out(self.shard.partitions_deleted(gone, self.now_ms))
+        self.advance(0)
 
     def advance(self, milliseconds: int) -> None:
         """Let time pass, doing what falls due on the way."""

@@ -253,3 +253,50 @@ def test_records_are_apache_kafkas_bytes() -> None:
         assert share_group_records.encode_value(value).hex() == value_text
     named = share_group_records.NamedPartitions("t0", (0, 1))
     assert value == share_group_records.ShareStateTopicsValue({topic: named}, {}, {})
+
+
+def settled(scene: Scene, topics: tuple[str, ...]) -> int:
+    """The epoch of a member that has got all partitions."""
+    epoch = scene.join(topics=topics)
+    for _ in range(3):
+        epoch, _ = told(scene.beat(epoch))
+    return epoch
+
+
+def stays(scene: Scene, epoch: int) -> bool:
+    return all(told(scene.beat(epoch))[0] == epoch for _ in range(5))
+
+
+def known_topics(scene: Scene) -> set[TopicId]:
+    assert scene.group is not None
+    state = scene.group.state_topics
+    assert state is not None
+    return {*state.known(), *state.deleting}
+
+
+def test_a_topic_whose_deletion_was_missed_is_dropped_after_a_load() -> None:
+    scene = Scene(SomeTopics(t=2, u=1))
+    epoch = settled(scene, ("t", "u"))
+    scene.topics.delete("t")
+    scene.shard = scene.loaded(record for batch in scene.batches for record in batch)
+    scene.refuses_appends = True
+    scene.advance(0)
+    scene.refuses_appends = False
+    epoch, _ = told(scene.beat(epoch))
+    assert stays(scene, epoch), "not a rebalance for each heartbeat"
+    scene.advance(1000)
+    assert known_topics(scene) == {scene.topics.id_of(TopicName("u"))}
+
+
+def test_a_topic_whose_deletion_the_log_refused_is_dropped_later() -> None:
+    scene = Scene(SomeTopics(t=2, u=1))
+    epoch = settled(scene, ("t", "u"))
+    scene.refuses_appends = True
+    scene.delete_topic("t")
+    scene.topics.put("t", 1, anew=True)
+    scene.refuses_appends = False
+    for _ in range(4):
+        epoch, _ = told(scene.beat(epoch))
+    assert stays(scene, epoch)
+    scene.advance(1000)
+    assert known_topics(scene) == {scene.topics.id_of(TopicName("t")), scene.topics.id_of(TopicName("u"))}
