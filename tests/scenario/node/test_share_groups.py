@@ -83,7 +83,7 @@ class Coordinators:
     def summary(self, key, leader_epoch, done):
         error = self.errors.get(key.partition, E.NONE)
         epoch, start = self.states.get(key, (0, -1))
-        done(Outcome(error, None, epoch, 3, start, 0 if start >= 0 else -1))
+        done(Outcome(error, None, epoch, 3, start, -1 if start == -1 else 0))
 
     def starts(self, topic_id: bytes) -> dict[int, int]:
         return {key.partition: start for key, (_, start) in self.states.items() if key.topic_id == topic_id}
@@ -408,6 +408,18 @@ def test_offsets_are_altered_described_with_their_lag_and_deleted(driver: Driver
     assert parts(describe_offsets(peer, None)) == []
     (again,) = delete_offsets(peer, "t").responses
     assert (again.error_code, again.error_message) == (missing, "There is no offset information to delete.")
+
+
+def test_lags_of_offsets_at_the_ends_of_the_numbers(driver: Driver, shares: Coordinators) -> None:
+    peer = driver.connect()
+    peer.ask(produce("t", batch(driver, b"a"), 1), 9)
+    largest = 2**63 - 1
+    (topic,) = alter(peer, {"t": {0: -largest - 1, 1: largest}}).responses
+    assert [part.error_code for part in topic.partitions] == [0, 0]
+    assert parts(describe_offsets(peer, None)) == [
+        ("t", 0, -largest - 1, largest, 0),
+        ("t", 1, largest, 1 - largest, 0),
+    ]
 
 
 def test_offsets_of_a_group_with_members_stay(driver: Driver, shares: Coordinators) -> None:

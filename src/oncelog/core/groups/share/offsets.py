@@ -71,7 +71,9 @@ def decide_initialized(
     if not isinstance(group, ShareGroup) or not (done or failed):
         return []
     state = group.state_topics or StateTopics()
-    after = state.finish_initializing(done, failed, topics.name_of)
+    # A late outcome must not bring back a topic that was deleted meanwhile.
+    existing = {topic: numbers for topic, numbers in done.items() if topics.name_of(topic) is not None}
+    after = state.finish_initializing(existing, failed, topics.name_of)
     return [] if after == state else [records.state_topics(group_id, after, topics.name_of)]
 
 
@@ -124,7 +126,9 @@ def decide_group_deletion(group: object | None, group_id: GroupId, topics: Topic
     state = group.state_topics
     if state is None:
         return decision
-    candidates = union(state.initialized, state.initializing)
+    known = union(state.initialized, state.initializing)
+    # The state of deleted topics goes by itself, and no share coordinator takes requests for them.
+    candidates = {topic: named for topic, named in known.items() if topics.name_of(topic) is not None}
     for topic in sorted(state.deleting):
         name = topics.name_of(topic)
         if name is not None:

@@ -300,3 +300,21 @@ def test_a_topic_whose_deletion_the_log_refused_is_dropped_later() -> None:
     assert stays(scene, epoch)
     scene.advance(1000)
     assert known_topics(scene) == {scene.topics.id_of(TopicName("t")), scene.topics.id_of(TopicName("u"))}
+
+
+def test_a_late_outcome_does_not_bring_back_a_deleted_topic() -> None:
+    scene = Scene(SomeTopics(t=2, u=1))
+    scene.beat(0, topics=["t", "u"], initializes=False)
+    scene.delete_topic("t")
+    scene.initialized(-1)
+    assert known_topics(scene) == {scene.topics.id_of(TopicName("u"))}
+
+
+def test_the_deletion_of_a_group_passes_over_topics_that_are_gone() -> None:
+    scene = Scene(SomeTopics(t=2, u=1))
+    scene.join(topics=("t", "u"))
+    scene.beat(-1)
+    scene.topics.delete("t")
+    reply = scene.carry_out(scene.shard.share.begin_group_deletion(GROUP))
+    assert isinstance(reply, OffsetsReply)
+    assert [state.topic for state in reply.states] == [scene.topics.id_of(TopicName("u"))]
