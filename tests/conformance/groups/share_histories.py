@@ -254,6 +254,9 @@ class ShareHistory:
         operation = {"op": "uninitialized" if drawn < 0.25 else "initialized", "partitions": named}
         if self._group is None:
             return
+        if drawn >= 0.25 and any(self._view.name_of(topic) is None for topic in partitions):
+            # Apache Kafka keeps it as <UNKNOWN>, we drop it.
+            raise LeftOut("a late outcome of a topic that is gone")
         theirs = self._ask(**operation)
         if drawn < 0.25:
             decision = self._shard.share.initialized(GROUP, {}, partitions)
@@ -361,7 +364,7 @@ class ShareHistory:
         names = self._entropy.sample([*sorted(self.topics), "missing"], self._entropy.randint(1, len(self.topics)))
         operation = {"op": "delete_offsets", "topics": names}
         theirs = self._ask(**operation)
-        decision = self._shard.share.delete_offsets(GROUP, map(TopicName, names))
+        decision = self._shard.share.delete_offsets(GROUP, map(TopicName, names), self._now_ms)
         reply = decision.reply
         assert isinstance(reply, OffsetsReply)
         if self._refused(operation, reply.error_code, reply.message, theirs):
@@ -372,6 +375,7 @@ class ShareHistory:
             raise Different(f"{operation}\nours: {told}\ntheirs: {theirs['errors']}")
         self._settle(operation, decision, theirs)
         topics = sorted({state.topic for state in reply.states})
+        self._shard.share.deletion_ended(GROUP, topics)
         if topics and self._entropy.random() < 0.7:
             operation = {"op": "offsets_deleted", "topics": [topic.hex() for topic in topics]}
             self._settle(operation, self._shard.share.deleted(GROUP, topics), self._ask(**operation))
@@ -382,13 +386,14 @@ class ShareHistory:
             return
         operation = {"op": "begin_deletion"}
         theirs = self._ask(**operation)
-        decision = self._shard.share.begin_group_deletion(GROUP)
+        decision = self._shard.share.begin_group_deletion(GROUP, self._now_ms)
         reply = decision.reply
         assert isinstance(reply, OffsetsReply)
         if self._refused(operation, reply.error_code, reply.message, theirs):
             return
         self._compare_states(operation, reply.states, theirs["states"])
         self._settle(operation, decision, theirs)
+        self._shard.share.deletion_ended(GROUP, {state.topic for state in reply.states})
         if self._entropy.random() < 0.7:
             operation = {"op": "delete_group"}
             self._settle(operation, self._shard.delete_group(GROUP, 0, self._now_ms), self._ask(**operation))

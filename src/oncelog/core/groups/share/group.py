@@ -7,7 +7,9 @@ A tombstone of something unknown changes nothing.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from enum import Enum
+from typing import NamedTuple
 
 from oncelog.base.ids import GroupId, MemberId, TopicId, TopicName
 from oncelog.core.groups.consumer.group import Topics
@@ -42,6 +44,13 @@ class ShareGroupState(Enum):
     STABLE = "Stable"
 
 
+class Deletion(NamedTuple):
+    """Requests under way that delete the state of a topic, and when they are given up."""
+
+    requests: int
+    until_ms: int
+
+
 class ShareGroup:
     """The persisted state of one group."""
 
@@ -60,6 +69,15 @@ class ShareGroup:
         """When the initialization of a topic's state was last written down, or loaded. Soft."""
         self.metadata_refresh_epoch: int | None = None
         """The epoch in which the metadata hash was last compared. Soft: None after loading and new metadata."""
+        self.uncertain: dict[TopicId, frozenset[int]] = {}
+        """Partitions whose initialization may have failed: it is repeated at the next heartbeat. Soft."""
+        self.first_counts: dict[TopicId, int] = {}
+        """The number of partitions of a topic when its state was first made, as far as it is known. Soft."""
+        self.deletions: dict[TopicId, Deletion] = {}
+        """Topics whose state share coordinators are deleting now: it is not made meanwhile. Soft."""
+        self.complete_until_ms: float | None = None
+        """Until when no subscribed partition lacks state; None: to be found out. Soft: a steady member asks at each
+        heartbeat."""
         self._held_bytes = 0
         self._has_unassigned: bool | None = None
         """Cached between records: a steady member asks at each heartbeat."""
@@ -81,9 +99,24 @@ class ShareGroup:
 
     def has_unassigned_partitions(self, topics: Topics) -> bool:
         """True if partitions of subscribed topics have got their state since the last assignment."""
-        if self._has_unassigned is None or self.metadata_refresh_epoch is None:
+        if self._has_unassigned is None:
             self._has_unassigned = self._compare_assignment(topics)
         return self._has_unassigned
+
+    def forget_comparisons(self) -> None:
+        """The group, or the topics, may have changed."""
+        self._has_unassigned = self.complete_until_ms = None
+
+    def begin_deletions(self, topics: Iterable[TopicId], until_ms: int) -> None:
+        for topic in topics:
+            before = self.deletions.get(topic)
+            self.deletions[topic] = Deletion(1 if before is None else before.requests + 1, until_ms)
+
+    def end_deletions(self, topics: Iterable[TopicId]) -> None:
+        for topic in topics:
+            before = self.deletions.pop(topic, None)
+            if before is not None and before.requests > 1:
+                self.deletions[topic] = before._replace(requests=before.requests - 1)
 
     def _compare_assignment(self, topics: Topics) -> bool:
         state = self.state_topics
@@ -106,7 +139,7 @@ class ShareGroup:
 
     def apply(self, key: ShareKey, value: ShareValue | None) -> None:
         """Take over one record; None is a tombstone."""
-        self._has_unassigned = None
+        self.forget_comparisons()
         match key, value:
             case ShareGroupKey(), ShareGroupValue():
                 self.epoch, self.metadata_hash = value

@@ -21,6 +21,8 @@ from oncelog.core.groups.share.heartbeat import share_group
 from oncelog.core.groups.share.records import ShareRecord
 from oncelog.core.groups.share.state_topics import StateTopics, TopicPartitions, union
 
+_MAX_FENCE: Final = 2**30
+"""The group's epoch is a 32-bit number, and has to rise further."""
 NOTHING_TO_DELETE: Final = "There is no offset information to delete."
 
 
@@ -65,16 +67,23 @@ def decide_alter(
 
 
 def decide_initialized(
-    group: object | None, group_id: GroupId, done: Partitions, failed: Partitions, topics: Topics
+    group: object | None, group_id: GroupId, done: Partitions, failed: Partitions, topics: Topics, fenced_by: int = 0
 ) -> list[ShareRecord]:
-    """The share coordinator has made the state of some partitions, and refused that of others."""
+    """The share coordinator has made the state of some partitions, and refused that of others, for it has one of the
+    epoch ``fenced_by``: of an earlier group of the same id, if that is higher than the group's.
+    """
     if not isinstance(group, ShareGroup) or not (done or failed):
         return []
+    decided: list[ShareRecord] = []
+    if group.epoch < fenced_by <= _MAX_FENCE:
+        decided.append(records.epoch(group_id, fenced_by + 1, group.metadata_hash))
     state = group.state_topics or StateTopics()
     # A late outcome must not bring back a topic that was deleted meanwhile.
     existing = {topic: numbers for topic, numbers in done.items() if topics.name_of(topic) is not None}
     after = state.finish_initializing(existing, failed, topics.name_of)
-    return [] if after == state else [records.state_topics(group_id, after, topics.name_of)]
+    if after != state:
+        decided.append(records.state_topics(group_id, after, topics.name_of))
+    return decided
 
 
 def decide_delete(
