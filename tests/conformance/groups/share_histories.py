@@ -194,6 +194,7 @@ class ShareHistory:
         if self._entropy.random() < 0.1:
             operation["rack"] = self._entropy.choice(["r0", "r1"])
         before = self._group
+        counts = {} if self._group is None else dict(self._group.first_counts)
         initializing = set() if before is None or before.state_topics is None else set(before.state_topics.initializing)
         theirs = self._ask(**operation)
         request = ShareHeartbeat(
@@ -220,7 +221,11 @@ class ShareHistory:
         told = {"member": answer.member_id, "epoch": answer.epoch, "assignment": assignment}
         if told != {name: theirs.get(name) for name in told}:
             raise Different(f"{operation}\nours: {told}\ntheirs: {theirs}")
-        repeated = any(state.topic in initializing for state in reply.to_initialize)
+        repeated = any(
+            # What failed begins again where it was to begin; Apache Kafka's begins at 0.
+            state.topic in initializing or state.partition < counts.get(state.topic, 0)
+            for state in reply.to_initialize
+        )
         self._compare_states(operation, reply.to_initialize, theirs.get("states", []), repeated=repeated)
         self._settle(operation, decision, theirs)
         if reply.to_initialize:

@@ -41,7 +41,7 @@ from oncelog.core.groups.share import records as share_records
 from oncelog.core.groups.share.group import ShareGroup
 
 BYTES_PER_PART: Final = 256 * 1024
-"""Of tombstones for deleted partitions in one batch: a log takes 1 MiB by default."""
+"""Bytes of tombstones for deleted partitions in one batch: a log takes 1 MiB by default."""
 TOMBSTONE_BYTES: Final = 16
 """A record without its key and value."""
 NOT_COMMITTED = CommittedOffset(Offset(-1))

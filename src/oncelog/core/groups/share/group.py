@@ -76,7 +76,7 @@ class ShareGroup:
         self.deletions: dict[TopicId, Deletion] = {}
         """Topics whose state share coordinators are deleting now: it is not made meanwhile. Soft."""
         self.complete_until_ms: float | None = None
-        """Until when no subscribed partition lacks state; None: to be found out. Soft: a steady member asks at each
+        """No subscribed partition lacks state until then; None: to be found out. Soft: a steady member asks at each
         heartbeat."""
         self._held_bytes = 0
         self._has_unassigned: bool | None = None
@@ -92,7 +92,7 @@ class ShareGroup:
     ) -> dict[TopicName, int]:
         """The number of subscribers of each topic after a member has changed, joined or left."""
         counts = self._topic_subscribers
-        if _topics_of(before) != _topics_of(after):
+        if before is None or after is None or not after.subscribes_as(before):
             counts = counts.copy()
             _count(counts, before, after)
         return counts

@@ -167,7 +167,7 @@ def _raise_epoch(update: _Update, decision: ShareDecision) -> tuple[int, bool]:
     group, before, after = update.group, update.before, update.after
     if group.metadata_refresh_epoch is None:
         group.forget_comparisons()
-    rises = after.topics != before.topics
+    rises = not after.subscribes_as(before)
     if group.target_epoch >= group.epoch:
         rises |= group.has_unassigned_partitions(update.topics)
     if not rises and group.metadata_refresh_epoch is not None and group.metadata_refresh_epoch <= group.epoch:
@@ -260,7 +260,7 @@ def _initialize(update: _Update, epoch: int, decision: ShareDecision) -> None:
 def _missing(update: _Update) -> dict[TopicId, TopicPartitions]:
     """Partitions that have no state, and are not getting it since a short time."""
     group, topics, now_ms = update.group, update.topics, update.now_ms
-    is_steady = update.before.topics == update.after.topics
+    is_steady = update.after.subscribes_as(update.before)
     if is_steady and group.complete_until_ms is not None and now_ms < group.complete_until_ms:
         return {}
     state = group.state_topics or StateTopics()
