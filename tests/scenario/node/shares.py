@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from oncelog.base.errors import ErrorCode as E
 from oncelog.core.share.model import ShareState, StateBatch
 from oncelog.node.kernel.events import DeadlineReached
-from oncelog.node.share.persister import Persisted, StateRead
+from oncelog.node.share.persister import Persisted, StateRead, StateSummary
 from oncelog.records.batch import iter_headers
 from oncelog.records.record import read_records
 from oncelog.wire.messages import share_acknowledge, share_fetch
@@ -53,6 +53,14 @@ class HandPersister:
             if not self.error:
                 self._merge(key, state)
             done(Persisted(self.error, "no"))
+
+        self._answer(answer)
+        return lambda: None
+
+    def summary(self, key, leader_epoch, done):
+        def answer() -> None:
+            state = self.states.get(key, ShareState(0, -1, -1, ()))
+            done(StateSummary(self.error, "no", state.state_epoch, 0, state.start_offset))
 
         self._answer(answer)
         return lambda: None

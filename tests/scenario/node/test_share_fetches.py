@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog.base.errors import ErrorCode as E
+from oncelog.core.share.model import ShareState
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.scenario.node.driver import Driver
@@ -236,6 +237,59 @@ def test_a_fenced_write_drops_the_share_partition(driver, member, persister) -> 
     assert errors(member.acknowledge(("t", 0, 0, 1, ACCEPT))) == [E.UNKNOWN_TOPIC_OR_PARTITION]
     assert acquired(member.fetch()) == [(0, 1, 1)]
     assert persister.reads == 2
+
+
+@pytest.mark.parametrize("state", [None, ShareState(1, 0, -1, ()), ShareState(4, 2, -1, ())])
+def test_a_member_of_a_group_made_again_gets_the_new_state(driver, member, persister, state) -> None:
+    """An administrator deletes the group of a member that hangs, or alters its offsets."""
+    write(driver, "t", 2)
+    assert acquired(member.fetch(T)) == [(0, 1, 1)]
+    member.acknowledge(("t", 0, 0, 1, ACCEPT))
+    (key,) = persister.states
+    del persister.states[key]
+    if state is not None:
+        persister.states[key] = state
+    write(driver, "t", 1)
+    other = Member(driver, member_id="other")
+    start = 0 if state is None else state.start_offset
+    assert acquired(other.fetch(T)) == [(start, 2, 1)]
+    assert errors(member.acknowledge(("t", 0, 2, 2, ACCEPT))) == [E.INVALID_RECORD_STATE]
+
+
+def test_a_member_that_begins_leaves_the_others_their_records(driver, member, persister) -> None:
+    write(driver, "t", 3)
+    member.fetch(T)
+    member.acknowledge(("t", 0, 0, 0, ACCEPT))
+    persister.holds = True
+    member.send_acknowledge(("t", 0, 1, 1, ACCEPT))
+    write(driver, "t", 1)
+    other = Member(driver, member_id="other")
+    other.send_fetch(T, max_wait_ms=1000)
+    assert not other.peer.responses
+    persister.holds = False
+    persister.release(driver)
+    assert acquired(other.answer()) == [(3, 3, 1)]
+    assert errors(member.answer()) == [E.NONE]
+    assert errors(member.acknowledge(("t", 0, 2, 2, ACCEPT))) == [E.NONE]
+    assert persister.reads == 1
+
+
+def test_nothing_is_acquired_while_a_state_is_compared(driver, member, persister) -> None:
+    write(driver, "t", 2)
+    member.fetch(T)
+    member.acknowledge(("t", 0, 0, 1, ACCEPT))
+    persister.holds = True
+    others = [Member(driver, member_id=name) for name in ("a", "b")]
+    for other in others:
+        other.send_fetch(T, max_wait_ms=1000)
+    persister.release(driver)  # of the first; the second came later
+    persister.states.clear()
+    write(driver, "t", 1)
+    assert not any(other.peer.responses for other in others)
+    persister.holds = False
+    persister.release(driver)
+    assert [errors(other.answer()) for other in others] == [[E.NOT_LEADER_OR_FOLLOWER]] * 2
+    assert acquired(others[0].fetch()) == [(0, 2, 1)]
 
 
 def test_a_state_that_cannot_be_read(driver, member, persister) -> None:

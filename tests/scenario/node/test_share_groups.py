@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pytest
 
 from oncelog.base.errors import ErrorCode as E
 from oncelog.core.share_state.model import ShareKey
+from oncelog.node.coordinators.share_state_requests import REQUESTS_PER_SLICE
 from oncelog.node.kernel.events import DeadlineReached
 from oncelog.wire.messages import describe_share_group_offsets as offsets_wire
 from oncelog.wire.messages.alter_share_group_offsets import (
@@ -67,6 +69,11 @@ class Coordinators:
     holds: bool = False
     held: list[Callable[[], None]] = field(default_factory=list)
 
+    cancelled: int = 0
+
+    def cancel(self) -> None:
+        self.cancelled += 1
+
     def initialize(self, key, state_epoch, start_offset, done):
         def answer() -> None:
             error = self.errors.get(key.partition, E.NONE)
@@ -75,17 +82,20 @@ class Coordinators:
             done(Outcome(error, "no" if error else None))
 
         self._answer(answer)
+        return self.cancel
 
     def delete(self, key, done):
         error = self.errors.get(key.partition, E.NONE)
         if error is E.NONE:
             self.states.pop(key, None)
         self._answer(lambda: done(Outcome(error, "no" if error else None)))
+        return self.cancel
 
     def summary(self, key, leader_epoch, done):
         error = E.NONE if self.knows_fenced else self.errors.get(key.partition, E.NONE)
         epoch, start = self.states.get(key, (0, -1))
-        done(Outcome(error, None, epoch, 3, start, -1 if start == -1 else 0))
+        self._answer(lambda: done(Outcome(error, None, epoch, 3, start, -1 if start == -1 else 0)))
+        return self.cancel
 
     def starts(self, topic_id: bytes) -> dict[int, int]:
         return {key.partition: start for key, (_, start) in self.states.items() if key.topic_id == topic_id}
@@ -551,3 +561,42 @@ def test_configs_of_a_group_are_checked(driver: Driver, key: str, value: str, me
     (answer,) = driver.connect().ask(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
     assert answer.error_code == E.INVALID_CONFIG
     assert message in answer.error_message
+
+
+def test_many_states_are_made_in_slices(driver, shares, monkeypatch) -> None:
+    peer = driver.connect()
+    create_topic(peer, "many", 2 * REQUESTS_PER_SLICE + 1)
+    shares.holds = True
+    handle, held = driver.node.handle, [0]
+
+    def counted(event, now_ms):
+        effects = handle(event, now_ms)
+        held.append(len(shares.held))
+        return effects
+
+    monkeypatch.setattr(driver.node, "handle", counted)
+    join(peer, topics=["many"])
+    driver.advance(0)
+    assert held[-1] == 2 * REQUESTS_PER_SLICE + 1
+    assert max(after - before for before, after in pairwise(held)) == REQUESTS_PER_SLICE
+
+
+def test_descriptions_end_with_their_peers_and_initializations_do_not(driver, shares) -> None:
+    peer = driver.connect()
+    shares.holds = True
+    join(peer)
+    driver.disconnect(peer)
+    assert (len(shares.held), shares.cancelled) == (2, 0)
+    for answer in shares.held:
+        answer()
+    driver.dispatch(DeadlineReached())
+    other = driver.connect()
+    other.send(
+        offsets_wire.DescribeShareGroupOffsetsRequest(
+            groups=[offsets_wire.DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None)]
+        ),
+        1,
+    )
+    assert shares.cancelled == 0
+    driver.disconnect(other)
+    assert shares.cancelled == 2

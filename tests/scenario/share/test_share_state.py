@@ -237,15 +237,50 @@ class TestPersister:
     def test_errors_that_may_pass_are_repeated_for_thirty_seconds(self) -> None:
         driver, _, key = started()
         persister = Persister(driver)
-        persister.call("initialize", key._replace(topic_id=TopicId(b"unknown topic id")), 0, Offset(0))
+        persister.call("delete", key._replace(topic_id=TopicId(b"unknown topic id")))
         driver.advance(29_999)
         assert persister.answers == []
         driver.advance(1)
         (answer,) = persister.answers
         assert answer.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert answer.message == (
-            "Error in initialize state RPC. Exhausted max retries to complete initialize state RPC without success."
+            "Error in delete state RPC. Exhausted max retries to complete delete state RPC without success."
         )
+
+    def test_an_initialization_is_not_repeated_once_its_group_may_have_begun_another(self) -> None:
+        driver, peer, key = started()
+        persister = Persister(driver)
+        # A coordinator whose disk stalls: each write fails after five seconds.
+        driver.hold_syncs = True
+        persister.call("initialize", key, 1, Offset(0))
+        driver.advance(36_000)
+        driver.release()
+        driver.hold_syncs = False
+        persister.call("initialize", key, 1, Offset(0))
+        epoch, batches = LeaderEpoch(0), (StateBatch(Offset(0), Offset(9), 2, 1),)
+        persister.call("write", key, epoch, ShareState(1, Offset(0), 10, batches))
+        driver.advance(MINUTE)
+        assert [answer.error_code for answer in persister.answers] == [ErrorCode.COORDINATOR_NOT_AVAILABLE, 0, 0]
+        assert ask(peer, read(key))[0].state == SnapshotValue(0, 1, 0, 0, batches=batches)
+
+    @pytest.mark.parametrize(("method", "arguments"), [("initialize", (1, Offset(0))), ("delete", ())])
+    def test_a_later_initialization_ends_what_would_wipe_its_state(
+        self, method: str, arguments: tuple[object, ...]
+    ) -> None:
+        driver, peer, key = started()
+        persister = Persister(driver)
+        ask(peer, initialize(key))
+        driver.hold_syncs = True
+        persister.call(method, key, *arguments)
+        driver.advance(5_000)  # it has failed, and waits to be repeated
+        driver.release()
+        driver.hold_syncs = False
+        persister.call("initialize", key, 1, Offset(0))
+        epoch, batches = LeaderEpoch(0), (StateBatch(Offset(0), Offset(9), 2, 1),)
+        persister.call("write", key, epoch, ShareState(1, Offset(0), 10, batches))
+        driver.advance(MINUTE)
+        assert [answer.error_code for answer in persister.answers] == [ErrorCode.COORDINATOR_NOT_AVAILABLE, 0, 0]
+        assert ask(peer, read(key))[0].state == SnapshotValue(0, 1, 0, 0, batches=batches)
 
     def test_a_cancelled_request_is_not_answered(self) -> None:
         driver, _, key = started()

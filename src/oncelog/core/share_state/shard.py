@@ -9,9 +9,11 @@ A state is a snapshot, and the updates after it: every ``updates_per_snapshot`` 
 which the older records of that share partition are redundant. Invariants, which :meth:`ShareStateShard.check` checks:
 
 - **H1** Only ``apply`` changes states. Replaying any part of the log that begins at or before
-  ``first_needed_offset`` gives the same states.
+  ``first_needed_offset`` gives the same states (for the leader epochs they are fenced by see H3).
 - **H2** Batches of a state are in order, do not overlap, and neighbours in one state are one batch.
-- **H3** The leader and state epochs that requests are fenced by never fall while the state lives.
+- **H3** The state epoch that requests are fenced by never falls while the state lives, and neither does the leader
+  epoch while the shard does. As in Apache Kafka, whose records these are, an initialization writes leader epoch 0: a
+  load of a log that was pruned behind it fences former leaders by the state epoch alone, until a leader has read.
 - **H4** A decision refuses, or has exactly the records that make its reply true.
 """
 
@@ -58,6 +60,8 @@ BYTES_PER_TICK = 256 * 1024
 """Bytes of records after which a tick ends; a batch of the log has a limit of a megabyte by default."""
 PAUSE_MS = 10
 """Pause between such ticks, so that they do not block the loop."""
+RETRY_MS = 1000
+"""Pause before tombstones that the log has refused are tried again."""
 AT_ONCE_MS = 0
 _NOTHING = ShareStateDecision()
 _NO_STATE = SnapshotValue(0, 0, 0, NO_OFFSET)
@@ -99,6 +103,8 @@ class ShareStateShard:
         # Share partitions of deleted topics, and those whose snapshot is old; written in parts.
         self._to_delete: deque[ShareKey] = deque()
         self._to_snapshot: deque[ShareKey] = deque()
+        self._deletion: tuple[ShareStateDecision, list[ShareKey]] | None = None
+        """The last part of the deletions, and its share partitions."""
         self._next_part_ms = AT_ONCE_MS
 
     def decide(self, request: StateRequest, now_ms: int) -> ShareStateDecision:
@@ -257,10 +263,13 @@ class ShareStateShard:
         self.is_loaded = False
         return _NOTHING
 
-    def append_failed(self, _decision: ShareStateDecision, _error: ErrorCode, _now_ms: int) -> ShareStateDecision:
-        # Nothing has changed; the next interval tries what a tick could not write.
+    def append_failed(self, decision: ShareStateDecision, _error: ErrorCode, now_ms: int) -> ShareStateDecision:
+        # Nothing has changed; the next interval tries the snapshots that a tick could not write.
         self._to_snapshot.clear()
-        self._to_delete.clear()
+        if self._deletion is not None and self._deletion[0] is decision:
+            # Nobody else would delete them: their topic is gone.
+            self._to_delete.extendleft(reversed(self._deletion[1]))
+            self._next_part_ms = now_ms + RETRY_MS
         return _NOTHING
 
     def partitions_deleted(self, _partitions: object, _now_ms: int) -> ShareStateDecision:
@@ -285,6 +294,7 @@ class ShareStateShard:
         return min(self._prune_ms, self._cold_ms)
 
     def tick(self, now_ms: int) -> ShareStateDecision:
+        self._deletion = None
         if self._to_delete or self._to_snapshot:
             decision = self._delete_some() if self._to_delete else self._snapshot_some(now_ms)
             self._next_part_ms = now_ms + PAUSE_MS if self._to_delete or self._to_snapshot else AT_ONCE_MS
@@ -302,8 +312,18 @@ class ShareStateShard:
         return _NOTHING
 
     def _delete_some(self) -> ShareStateDecision:
-        keys = [self._to_delete.popleft() for _ in range(min(RECORDS_PER_TICK, len(self._to_delete)))]
-        return ShareStateDecision([_tombstone(key) for key in keys if key in self._entries])
+        keys: list[ShareKey] = []
+        records: list[tuple[bytes, bytes | None]] = []
+        size = 0
+        while self._to_delete and len(records) < RECORDS_PER_TICK and size < BYTES_PER_TICK:
+            key = self._to_delete.popleft()
+            if key in self._entries:
+                keys.append(key)
+                records.append(_tombstone(key))
+                size += len(records[-1][0])
+        decision = ShareStateDecision(records)
+        self._deletion = decision, keys
+        return decision
 
     def _cold(self, now_ms: int) -> list[ShareKey]:
         """Share partitions that have not been written for an interval: their snapshots keep old records from being

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import GroupId, LeaderEpoch, MemberId, Offset, TopicPartition
+from oncelog.base.ids import NO_OFFSET, GroupId, LeaderEpoch, MemberId, Offset, TopicPartition
 from oncelog.core.share.model import Acknowledgement, Refusal
 
 if TYPE_CHECKING:
@@ -22,7 +22,19 @@ class LedSharePartition:
     ``machine`` is None while its state is read; then it stays None if that failed, for the reason in ``refusal``.
     """
 
-    __slots__ = ("key", "leader_epoch", "machine", "partition", "refusal", "search_from_ms", "writes")
+    __slots__ = (
+        "compares_again",
+        "durable_start",
+        "is_compared",
+        "key",
+        "leader_epoch",
+        "machine",
+        "partition",
+        "refusal",
+        "search_from_ms",
+        "sent_start",
+        "writes",
+    )
 
     def __init__(self, key: ShareKey, partition: TopicPartition, leader_epoch: LeaderEpoch) -> None:
         self.key = key
@@ -35,6 +47,11 @@ class LedSharePartition:
         """The group begins at the first record of this time or later: a request has to find it."""
         self.writes = 0
         """Writes of its state on their way."""
+        self.durable_start = self.sent_start = NO_OFFSET
+        """The start offset that the coordinator is known to have, and the last one that was sent to it."""
+        self.is_compared = False
+        """True while the coordinator is asked whether it still has this state: nothing is acquired."""
+        self.compares_again = False
 
 
 class PendingAcknowledgement:
@@ -86,8 +103,11 @@ class Shares(Protocol):
     def led_already(self, key: ShareKey) -> LedSharePartition | None:
         """A share partition that is led here already, to describe it."""
 
+    def session_opened(self, key: ShareKey) -> None:
+        """A member begins: its group may not be the one whose state was read here, but one made again."""
+
     def machine_of(self, led: LedSharePartition) -> SharePartition | None:
-        """The machine with the group's present settings; None while it cannot be used."""
+        """The machine, to acquire records, with the group's present settings; None while it cannot be used."""
 
     def begin_at(self, led: LedSharePartition, offset: Offset | Refusal) -> None:
         """Begin a share partition at the offset found for its ``search_from_ms``."""

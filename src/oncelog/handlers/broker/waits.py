@@ -8,7 +8,7 @@ decided meanwhile, unless ``holds_connection`` is False. Two waits with the same
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
@@ -181,10 +181,14 @@ class FindTransactionalId(Wait):
 @dataclass(slots=True, eq=False)
 class PersistShareStates(Wait):
     """Have the share coordinators of partitions, on any brokers, make, delete or describe their state. Resumed with the
-    ``Persisted`` or ``StateSummary`` of each request, in order; errors that may pass have been retried.
+    ``Persisted`` or ``StateSummary`` of each request, in order; errors that may pass have been retried. Resumed with
+    None while only some are on their way: to be yielded again.
     """
 
     requests: Sequence[InitializeState | DeleteState | SummarizeState]
+    outcomes: list[object] = field(default_factory=list)
+    """Those of the requests that were sent."""
+    ends_with_client: bool = False
 
 
 @dataclass(slots=True, eq=False)

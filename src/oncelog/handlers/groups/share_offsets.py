@@ -16,10 +16,10 @@ from oncelog.core.groups.model import GroupDecision
 from oncelog.core.share_state.model import ShareKey, SummarizeState
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.waits import AskLogEnds, PersistShareStates, Steps
+from oncelog.handlers.broker.waits import AskLogEnds, Steps
 from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask, serves_share_groups
 from oncelog.handlers.groups.share_in_flight import describe_led
-from oncelog.handlers.groups.share_states import TEXTS
+from oncelog.handlers.groups.share_states import TEXTS, persist
 from oncelog.wire.messages import describe_share_group_offsets as wire
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def _topics(group_id: GroupId, parts: Sequence[_Part]) -> Steps[list[wire.Descri
     if not parts:
         return []
     existing = [part for part in parts if part.exists]
-    read: Sequence[_Summary] = yield PersistShareStates(
+    read: Sequence[_Summary] = yield from persist(
         [SummarizeState(ShareKey(group_id, part.topic, part.partition), _ANY_LEADER) for part in existing]
     )
     summaries = dict(zip(existing, read, strict=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId, LeaderEpoch, TopicId
@@ -64,9 +64,17 @@ class Outcome(Protocol):
     def message(self) -> str | None: ...
 
 
+def persist(requests: Sequence[InitializeState | DeleteState | SummarizeState]) -> Steps[Sequence[Any]]:
+    """The outcome of each request. They are sent in slices, none of which waits for the answers of another."""
+    wait = PersistShareStates(requests, ends_with_client=all(isinstance(each, SummarizeState) for each in requests))
+    while (outcomes := (yield wait)) is None:
+        pass
+    return outcomes  # type: ignore[no-any-return]
+
+
 def initialize(group_id: GroupId, states: Sequence[PartitionState]) -> Steps[Sequence[Outcome]]:
     """Make the state of partitions, and tell the group's coordinator. Returns the outcome of each."""
-    outcomes: Sequence[Outcome] = yield PersistShareStates(
+    outcomes: Sequence[Outcome] = yield from persist(
         [
             InitializeState(ShareKey(group_id, state.topic, state.partition), state.state_epoch, state.start_offset)
             for state in states
@@ -95,7 +103,7 @@ def _highest_epoch(group_id: GroupId, states: Sequence[PartitionState]) -> Steps
     """The highest state epoch that share coordinators know of the partitions; 0 if they know none."""
     if not states:
         return 0
-    summaries: Sequence[_Summary] = yield PersistShareStates(
+    summaries: Sequence[_Summary] = yield from persist(
         [SummarizeState(ShareKey(group_id, state.topic, state.partition), LeaderEpoch(0)) for state in states]
     )
     return max(summary.state_epoch if summary.error_code is ErrorCode.NONE else 0 for summary in summaries)
@@ -103,7 +111,7 @@ def _highest_epoch(group_id: GroupId, states: Sequence[PartitionState]) -> Steps
 
 def delete(group_id: GroupId, states: Sequence[PartitionState]) -> Steps[dict[TopicId, ErrorCode]]:
     """Delete the state of partitions. Returns an error, or NONE, for each topic."""
-    outcomes: Sequence[Outcome] = yield PersistShareStates(
+    outcomes: Sequence[Outcome] = yield from persist(
         [DeleteState(ShareKey(group_id, state.topic, state.partition)) for state in states]
     )
     topics = dict.fromkeys(state.topic for state in states)

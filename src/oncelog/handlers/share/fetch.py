@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import Offset, TopicId, TopicPartition
 from oncelog.core.share.model import Refusal
-from oncelog.core.share.sessions import FINAL_EPOCH, Begun, PartitionKey, SessionKey
+from oncelog.core.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, Begun, PartitionKey, SessionKey
 from oncelog.core.share_state.model import ShareKey
 from oncelog.handlers.broker.ports import LeaderLog
 from oncelog.handlers.broker.time_slices import run_in_slices
@@ -142,7 +142,10 @@ def _fetch(
         return ErrorCode.NONE
     reads = ShareReads(context, shares, params)
     for partition_key, partition in readable:
-        reads.add(partition_key, ShareKey(key.group_id, *partition_key), partition)
+        share_key = ShareKey(key.group_id, *partition_key)
+        if request.share_session_epoch == INITIAL_EPOCH:
+            shares.session_opened(share_key)
+        reads.add(partition_key, share_key, partition)
     waits = request.max_wait_ms > 0
     while not reads.try_to_acquire():
         searches = reads.searches()

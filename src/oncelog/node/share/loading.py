@@ -68,7 +68,9 @@ class StateLoader:
             return  # dropped meanwhile
         if read.error_code != ErrorCode.NONE or read.state is None:
             self._loaded(led, client_error(read.error_code, read.message or ""))
-        elif read.state.start_offset != NO_START_OFFSET:
+            return
+        led.durable_start = led.sent_start = read.state.start_offset
+        if read.state.start_offset != NO_START_OFFSET:
             self._loaded(led, read.state)
         else:
             self._choose_start(led, read.state)

@@ -3,6 +3,10 @@
 A request to this broker's own coordinator is a call; those to others share messages. After an error that may pass a
 request is repeated, as by Apache Kafka's persister: sent five times in 30 seconds. It is repeated at once when another
 broker begins to lead its coordinator's partition. The first request of a cluster makes ``__share_group_state``.
+
+An initialization wipes what was acknowledged since an earlier one of its state epoch, and a deletion all. So neither is
+sent any more once this broker has begun another one of that share partition; nor an initialization once the group's
+next coordinator may have: ``group.share.initialize.retry.interval.ms`` after it was asked for.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.hashing import coordinator_partition
-from oncelog.base.ids import NO_BROKER, NO_OFFSET, SHARE_GROUP_STATE, BrokerId, LeaderEpoch, Offset
+from oncelog.base.ids import NO_BROKER, NO_OFFSET, SHARE_GROUP_STATE, BrokerId, GroupId, LeaderEpoch, Offset
 from oncelog.base.units import SECOND_MS
 from oncelog.core.share.model import ShareState
 from oncelog.core.share_state.model import (
@@ -93,8 +97,13 @@ class _Attempt:
     """Failures to find a coordinator, in a row."""
     calls: int = 0
     """Failures of coordinators to answer."""
+    last_ms: int | None = None
+    """It must be sent before this time."""
     cancel: Cancel = field(default=nothing_to_cancel)
     """Ends the present attempt, or the pause before the next."""
+
+    def may_be_sent(self, at_ms: int) -> bool:
+        return self.last_ms is None or at_ms < self.last_ms
 
     def finish(self, reply: StateReply) -> None:
         done, self.done = self.done, None
@@ -108,15 +117,23 @@ class SharePersister:
     """
 
     def __init__(
-        self, messages: BrokerMessages, metadata: Metadata, commits: MetadataLog, deadlines: Deadlines
+        self,
+        messages: BrokerMessages,
+        metadata: Metadata,
+        commits: MetadataLog,
+        deadlines: Deadlines,
+        initialize_retry_ms: Callable[[GroupId], int],
     ) -> None:
         self._messages = messages
         self._metadata = metadata
         self._commits = commits
         self._deadlines = deadlines
+        self._initialize_retry_ms = initialize_retry_ms
         # Requests that wait for the topic to be made, and those that wait to be repeated.
         self._until_topic: list[_Attempt] = []
         self._paused: dict[_Attempt, None] = {}
+        # The initialization or deletion under way.
+        self._resets: dict[ShareKey, _Attempt] = {}
 
     def initialize(
         self, key: ShareKey, state_epoch: int, start_offset: Offset, done: Callable[[Persisted], None]
@@ -144,10 +161,31 @@ class SharePersister:
 
     def _begin(self, request: StateRequest, done: Callable[[StateReply], None]) -> Cancel:
         attempt = _Attempt(request, done)
+        if isinstance(request, InitializeState | DeleteState):
+            self._supersede(request.key)
+            attempt.done = partial(self._reset, attempt, done)
+            self._resets[request.key] = attempt
+        if isinstance(request, InitializeState):
+            attempt.last_ms = self._deadlines.now_ms + self._initialize_retry_ms(request.key.group_id)
         self._send(attempt)
         return partial(self._forget, attempt)
 
+    def _supersede(self, key: ShareKey) -> None:
+        earlier = self._resets.get(key)
+        if earlier is not None:
+            earlier.cancel()
+            self._paused.pop(earlier, None)
+            operation = _OPERATIONS[type(earlier.request)]
+            message = f"Error in {operation} RPC. A later initialization or deletion has begun."
+            earlier.finish(StateReply(ErrorCode.COORDINATOR_NOT_AVAILABLE, message))
+
+    def _reset(self, attempt: _Attempt, done: Callable[[StateReply], None], reply: StateReply) -> None:
+        del self._resets[attempt.request.key]
+        done(reply)
+
     def _forget(self, attempt: _Attempt) -> None:
+        if self._resets.get(attempt.request.key) is attempt:
+            del self._resets[attempt.request.key]
         attempt.done = None
         attempt.cancel()
         self._paused.pop(attempt, None)
@@ -187,8 +225,12 @@ class SharePersister:
         except StopIteration as end:
             waiting, self._until_topic = self._until_topic, []
             for attempt in waiting:
-                if attempt.done is not None:
-                    self._send(attempt) if end.value is ErrorCode.NONE else self._not_found(attempt)
+                if attempt.done is None:
+                    continue
+                if end.value is ErrorCode.NONE and attempt.may_be_sent(self._deadlines.now_ms):
+                    self._send(attempt)
+                else:
+                    self._not_found(attempt)
             return
         if isinstance(wait, CommitMetadata):
             self._commits.commit(wait.operations, partial(self._create_topic, steps))
@@ -197,9 +239,7 @@ class SharePersister:
 
     def _not_found(self, attempt: _Attempt) -> None:
         attempt.lookups += 1
-        if attempt.lookups < MAX_ATTEMPTS:
-            self._send_later(attempt, attempt.lookups)
-        else:
+        if not self._sends_again(attempt, attempt.lookups):
             attempt.finish(
                 StateReply(
                     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -216,19 +256,23 @@ class SharePersister:
         message = reply.message
         if reply.error_code in RETRIABLE:
             attempt.calls += 1
-            if attempt.calls < MAX_ATTEMPTS:
+            if self._sends_again(attempt, attempt.calls):
                 attempt.lookups = 0
-                self._send_later(attempt, attempt.calls)
                 return
             message = f"Exhausted max retries to complete {operation} RPC without success."
         attempt.finish(StateReply(reply.error_code, f"Error in {operation} RPC. {message}"))
 
-    def _send_later(self, attempt: _Attempt, failures: int) -> None:
+    def _sends_again(self, attempt: _Attempt, failures: int) -> bool:
+        """Plan the next attempt. False if there is none."""
         if attempt.done is None:
-            return
-        alarm = self._deadlines.at(self._deadlines.now_ms + (BACKOFF_MS << failures), partial(self._send, attempt))
+            return True  # nobody waits for an outcome
+        at_ms = self._deadlines.now_ms + (BACKOFF_MS << failures)
+        if failures >= MAX_ATTEMPTS or not attempt.may_be_sent(at_ms):
+            return False
+        alarm = self._deadlines.at(at_ms, partial(self._send, attempt))
         self._paused[attempt] = None
         attempt.cancel = partial(self._deadlines.cancel, alarm)
+        return True
 
 
 def _reply(request: StateRequest, answer: Any) -> StateReply:

@@ -62,7 +62,13 @@ class ShareServices:
         from oncelog.node.share.persister import SharePersister
 
         services = self._services
-        return SharePersister(self._messages, services.metadata, self._metadata_log, services.deadlines)
+        return SharePersister(
+            self._messages,
+            services.metadata,
+            self._metadata_log,
+            services.deadlines,
+            lambda group_id: self._settings().of(group_id).initialize_retry_ms,
+        )
 
     @property
     def has_partitions(self) -> bool:

@@ -7,7 +7,9 @@ The rules:
 2. An acknowledgement is answered when its state is durable at the coordinator; a refused one has changed nothing.
 3. It is dropped with the leadership, the topic, the last session of its group, or a write that the coordinator fences.
    Locks and delivery counts in memory are lost then; the records come again.
-4. One deadline of a share partition watches over all its locks.
+4. When a session opens, the coordinator is asked whether the state is still the one in memory: administrators change
+   and delete the state of a group without members, whose connections may be open all the same.
+5. One deadline of a share partition watches over all its locks.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from oncelog.node.logs.group_commit import GroupCommit
     from oncelog.node.replication.partitions import PartitionManager
     from oncelog.node.share.dead_letters import DeadLetterWriter
-    from oncelog.node.share.persister import Persisted, SharePersister
+    from oncelog.node.share.persister import Persisted, SharePersister, StateSummary
 
 MOST: Final = 10_000
 """Share partitions of all groups together."""
@@ -127,7 +129,42 @@ class SharePartitions:
             self._copy(led, letters)
         self._delayed_fetches.wake(led.key)
 
+    def session_opened(self, key: ShareKey) -> None:
+        led = self.led_partitions.get(key)
+        if led is None or led.machine is None:
+            return
+        if led.is_compared:
+            led.compares_again = True
+        else:
+            self._compare(led)
+
+    def _compare(self, led: LedSharePartition) -> None:
+        led.is_compared, led.compares_again = True, False
+        compared = partial(self._compared, led, led.durable_start)
+        self._persister.summary(led.key, led.leader_epoch, compared)
+
+    def _compared(self, led: LedSharePartition, durable_start: Offset, summary: StateSummary) -> None:
+        if led.refusal is not None or led.machine is None:
+            return
+        # Writes may have arrived meanwhile. An initialization resets the leader epoch: a lower one says nothing.
+        is_same = (
+            summary.error_code == ErrorCode.NONE
+            and summary.state_epoch == led.machine.state_epoch
+            and summary.leader_epoch <= led.leader_epoch
+            and durable_start <= summary.start_offset <= led.sent_start
+        )
+        if not is_same:
+            self._drop(led, NOT_LEADER)
+        elif led.compares_again:
+            self._compare(led)
+        else:
+            led.is_compared = False
+            self._delayed_fetches.wake(led.key)
+
     def machine_of(self, led: LedSharePartition) -> SharePartition | None:
+        return None if led.is_compared else self._machine_of(led)
+
+    def _machine_of(self, led: LedSharePartition) -> SharePartition | None:
         machine = led.machine
         if machine is None or led.refusal is not None:
             return None
@@ -149,7 +186,7 @@ class SharePartitions:
     ) -> PendingAcknowledgement:
         pending = PendingAcknowledgement()
         led = self.led_partitions.get(key)
-        machine = None if led is None else self.machine_of(led)
+        machine = None if led is None else self._machine_of(led)
         if led is None or machine is None:
             pending.settle(UNKNOWN_PARTITION)
             return pending
@@ -190,7 +227,7 @@ class SharePartitions:
     def _release(self, key: SessionKey, partitions: Sequence[PartitionKey]) -> None:
         for topic_id, index in partitions:
             led = self.led_partitions.get(ShareKey(key.group_id, topic_id, index))
-            machine = None if led is None else self.machine_of(led)
+            machine = None if led is None else self._machine_of(led)
             if led is None or machine is None:
                 continue
             write = machine.release(key.member_id)
@@ -210,6 +247,7 @@ class SharePartitions:
 
     def _write(self, led: LedSharePartition, write: StateWrite, pending: PendingAcknowledgement | None = None) -> None:
         led.writes += 1
+        led.sent_start = max(led.sent_start, write.state.start_offset)
         self._persister.write(led.key, led.leader_epoch, write.state, partial(self._written, led, write, pending))
 
     def _written(
@@ -220,6 +258,8 @@ class SharePartitions:
         if machine is None:
             return
         error = persisted.error_code
+        if error == ErrorCode.NONE:
+            led.durable_start = max(led.durable_start, write.state.start_offset)
         outcome = machine.written(write, error)
         refusal = None if error == ErrorCode.NONE else client_error(error, persisted.message or "")
         if pending is not None:
@@ -264,7 +304,7 @@ class SharePartitions:
 
     def _expire(self, led: LedSharePartition, now_ms: int) -> None:
         self._alarms.pop(led.key, None)
-        machine = self.machine_of(led)
+        machine = self._machine_of(led)
         if machine is None:
             return
         write = machine.expire(now_ms)

@@ -19,7 +19,7 @@ from oncelog.core.share_state.model import (
     parse_coordinator_key,
 )
 from oncelog.core.share_state.settings import ShareStateSettings
-from oncelog.core.share_state.shard import BYTES_PER_TICK, ShareStateShard
+from oncelog.core.share_state.shard import BYTES_PER_TICK, PAUSE_MS, RETRY_MS, ShareStateShard
 from oncelog.records.internal.share_state_records import (
     SnapshotKey,
     SnapshotValue,
@@ -317,6 +317,35 @@ def test_what_could_not_be_appended_changes_nothing() -> None:
     decision = driver.shard.tick(0)
     assert driver.shard.append_failed(decision, ErrorCode.KAFKA_STORAGE_ERROR, 0) == ShareStateDecision()
     assert set(driver.shard.states()) == {KEY}
+
+
+def test_deletions_outlive_appends_that_are_refused() -> None:
+    driver = initialized()
+    for index in range(600):
+        driver.do(InitializeState(ShareKey(GroupId(f"g{index}"), GONE, 0), 1, Offset(0)))
+    driver.shard.topics_deleted({GONE})
+    # Another request's, while deletions wait, and then a part of these.
+    refused = driver.shard.decide(write(), 0)
+    driver.shard.append_failed(refused, ErrorCode.UNKNOWN_SERVER_ERROR, 0)
+    refused = driver.shard.tick(0)
+    assert len(refused.records) > 1
+    driver.shard.append_failed(refused, ErrorCode.UNKNOWN_SERVER_ERROR, 0)
+    driver.tick_until(RETRY_MS - 1)
+    assert len(driver.shard.states()) == 601
+    driver.tick_until(RETRY_MS + 10 * PAUSE_MS)
+    assert set(driver.shard.states()) == {KEY}
+
+
+def test_deletions_are_written_in_parts_of_bounded_size() -> None:
+    driver = Driver()
+    for index in range(60):
+        driver.do(InitializeState(ShareKey(GroupId("x" * 30_000 + str(index)), GONE, 0), 1, Offset(0)))
+    driver.shard.topics_deleted({GONE})
+    begin = len(driver.log)
+    driver.carry_out(driver.shard.tick(0))
+    assert sum(len(key) for _, key, _ in driver.log[begin:]) < 2 * BYTES_PER_TICK
+    driver.tick_until(MINUTE)
+    assert driver.shard.states() == {}
 
 
 def test_an_empty_shard_has_no_deadline() -> None:
