@@ -194,6 +194,7 @@ class ShareHistory:
         if self._entropy.random() < 0.1:
             operation["rack"] = self._entropy.choice(["r0", "r1"])
         before = self._group
+        counts = {} if self._group is None else dict(self._group.first_counts)
         initializing = set() if before is None or before.state_topics is None else set(before.state_topics.initializing)
         theirs = self._ask(**operation)
         request = ShareHeartbeat(
@@ -220,7 +221,11 @@ class ShareHistory:
         told = {"member": answer.member_id, "epoch": answer.epoch, "assignment": assignment}
         if told != {name: theirs.get(name) for name in told}:
             raise Different(f"{operation}\nours: {told}\ntheirs: {theirs}")
-        repeated = any(state.topic in initializing for state in reply.to_initialize)
+        repeated = any(
+            # What failed begins again where it was to begin; Apache Kafka's begins at 0.
+            state.topic in initializing or state.partition < counts.get(state.topic, 0)
+            for state in reply.to_initialize
+        )
         self._compare_states(operation, reply.to_initialize, theirs.get("states", []), repeated=repeated)
         self._settle(operation, decision, theirs)
         if reply.to_initialize:
@@ -254,6 +259,9 @@ class ShareHistory:
         operation = {"op": "uninitialized" if drawn < 0.25 else "initialized", "partitions": named}
         if self._group is None:
             return
+        if drawn >= 0.25 and any(self._view.name_of(topic) is None for topic in partitions):
+            # Apache Kafka keeps it as <UNKNOWN>, we drop it.
+            raise LeftOut("a late outcome of a topic that is gone")
         theirs = self._ask(**operation)
         if drawn < 0.25:
             decision = self._shard.share.initialized(GROUP, {}, partitions)
@@ -304,6 +312,13 @@ class ShareHistory:
                 return decision
         return GroupDecision()
 
+    def _dropped(self, gone: list[TopicPartition]) -> GroupDecision:
+        self._shard.partitions_deleted(gone, self._now_ms)
+        while (due_ms := self._shard.deadline_ms()) is not None and due_ms <= self._now_ms:
+            if (decision := self._shard.tick(self._now_ms)).records:
+                return decision
+        return GroupDecision()
+
     def _change_topics(self) -> None:
         name = self._entropy.choice([*self.topics, f"new{len(self.topics)}"])
         drawn, deleted = self._entropy.random(), False
@@ -322,7 +337,7 @@ class ShareHistory:
         self.topics = topics
         self._view.replace(topics)
         theirs = self._ask(op="topics", topics=topics)
-        ours = self._shard.partitions_deleted(gone, self._now_ms) if gone else GroupDecision()
+        ours = self._dropped(gone) if gone else GroupDecision()
         if b"<UNKNOWN>" in b"".join(value or b"" for _, value in as_bytes(theirs["records"])):
             # Ours are dropped with the next topic that is deleted.
             raise LeftOut("topics that were gone before their state was to be deleted")
@@ -354,7 +369,7 @@ class ShareHistory:
         names = self._entropy.sample([*sorted(self.topics), "missing"], self._entropy.randint(1, len(self.topics)))
         operation = {"op": "delete_offsets", "topics": names}
         theirs = self._ask(**operation)
-        decision = self._shard.share.delete_offsets(GROUP, map(TopicName, names))
+        decision = self._shard.share.delete_offsets(GROUP, map(TopicName, names), self._now_ms)
         reply = decision.reply
         assert isinstance(reply, OffsetsReply)
         if self._refused(operation, reply.error_code, reply.message, theirs):
@@ -365,6 +380,7 @@ class ShareHistory:
             raise Different(f"{operation}\nours: {told}\ntheirs: {theirs['errors']}")
         self._settle(operation, decision, theirs)
         topics = sorted({state.topic for state in reply.states})
+        self._shard.share.deletion_ended(GROUP, topics)
         if topics and self._entropy.random() < 0.7:
             operation = {"op": "offsets_deleted", "topics": [topic.hex() for topic in topics]}
             self._settle(operation, self._shard.share.deleted(GROUP, topics), self._ask(**operation))
@@ -375,13 +391,14 @@ class ShareHistory:
             return
         operation = {"op": "begin_deletion"}
         theirs = self._ask(**operation)
-        decision = self._shard.share.begin_group_deletion(GROUP)
+        decision = self._shard.share.begin_group_deletion(GROUP, self._now_ms)
         reply = decision.reply
         assert isinstance(reply, OffsetsReply)
         if self._refused(operation, reply.error_code, reply.message, theirs):
             return
         self._compare_states(operation, reply.states, theirs["states"])
         self._settle(operation, decision, theirs)
+        self._shard.share.deletion_ended(GROUP, {state.topic for state in reply.states})
         if self._entropy.random() < 0.7:
             operation = {"op": "delete_group"}
             self._settle(operation, self._shard.delete_group(GROUP, 0, self._now_ms), self._ask(**operation))

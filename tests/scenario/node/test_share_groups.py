@@ -64,6 +64,8 @@ class Coordinators:
     states: dict[ShareKey, tuple[int, int]] = field(default_factory=dict)
     errors: dict[int, E] = field(default_factory=dict)
     """Errors by partition."""
+    knows_fenced: bool = False
+    """Summaries do not fail."""
     holds: bool = False
     held: list[Callable[[], None]] = field(default_factory=list)
 
@@ -90,9 +92,9 @@ class Coordinators:
         return self.cancel
 
     def summary(self, key, leader_epoch, done):
-        error = self.errors.get(key.partition, E.NONE)
+        error = E.NONE if self.knows_fenced else self.errors.get(key.partition, E.NONE)
         epoch, start = self.states.get(key, (0, -1))
-        self._answer(lambda: done(Outcome(error, None, epoch, 3, start, 0 if start >= 0 else -1)))
+        self._answer(lambda: done(Outcome(error, None, epoch, 3, start, -1 if start == -1 else 0)))
         return self.cancel
 
     def starts(self, topic_id: bytes) -> dict[int, int]:
@@ -184,9 +186,56 @@ def test_a_failed_initialization_is_repeated_from_the_same_place(driver: Driver,
     shares.errors.clear()
     response = settled(driver, peer)
     assert assigned(response) == [0]
-    # The topic is known by then: a partition that appears later starts at its first record.
-    assert shares.starts(topic_id(driver)) == {0: -1, 1: 0}
+    assert shares.starts(topic_id(driver)) == {0: -1, 1: -1}, "not at 0: nobody asked for the whole partition"
     assert assigned(settled(driver, peer, epoch=response.member_epoch)) == [0, 1]
+
+
+def test_a_group_made_again_gets_above_the_state_of_the_former_one(driver: Driver, shares: Coordinators) -> None:
+    peer = driver.connect()
+    shares.errors = {0: E.FENCED_STATE_EPOCH, 1: E.FENCED_STATE_EPOCH}
+    shares.states = {ShareKey("g", topic_id(driver), number): (7 + number, 3) for number in range(2)}
+    shares.knows_fenced = True
+    join(peer)
+    shares.errors.clear()
+    response = settled(driver, peer)
+    assert response.member_epoch == 9
+    assert shares.states == {ShareKey("g", topic_id(driver), number): (9, -1) for number in range(2)}
+    assert assigned(settled(driver, peer, epoch=9)) == [0, 1]
+
+
+def test_state_that_may_have_been_made_goes_with_its_group(driver: Driver, shares: Coordinators) -> None:
+    peer = driver.connect()
+    shares.errors[1] = E.COORDINATOR_NOT_AVAILABLE
+    join(peer)
+    shares.errors.clear()
+    shares.states[ShareKey("g", topic_id(driver), 1)] = 2, -1
+    beat(peer, -1)
+    (result,) = peer.ask(DeleteGroupsRequest(groups_names=["g"]), 2).results
+    assert result.error_code == 0
+    assert not shares.states
+
+
+def test_state_is_not_made_while_it_is_being_deleted(driver: Driver, shares: Coordinators) -> None:
+    peer, admin = driver.connect(), driver.connect()
+    for request in (
+        DeleteGroupsRequest(groups_names=["g"]),
+        DeleteShareGroupOffsetsRequest(group_id="g", topics=[DeleteShareGroupOffsetsRequestTopic(topic_name="t")]),
+    ):
+        join(peer)
+        beat(peer, -1)
+        shares.holds = True
+        admin.send(request, 2 if isinstance(request, DeleteGroupsRequest) else 0)
+        epoch = join(peer).member_epoch
+        assert not shares.states, "a deletion that is repeated would delete it"
+        shares.holds = False
+        for answer in shares.held:
+            answer()
+        shares.held.clear()
+        driver.dispatch(DeadlineReached())
+        admin.responses.popleft()
+        beat(peer, epoch)
+        assert len(shares.states) == 2
+        beat(peer, -1)
 
 
 def test_an_initialization_without_an_outcome_is_repeated_after_a_while(driver: Driver, shares: Coordinators) -> None:
@@ -418,6 +467,18 @@ def test_offsets_are_altered_described_with_their_lag_and_deleted(driver: Driver
     assert parts(describe_offsets(peer, None)) == []
     (again,) = delete_offsets(peer, "t").responses
     assert (again.error_code, again.error_message) == (missing, "There is no offset information to delete.")
+
+
+def test_lags_of_offsets_at_the_ends_of_the_numbers(driver: Driver, shares: Coordinators) -> None:
+    peer = driver.connect()
+    peer.ask(produce("t", batch(driver, b"a"), 1), 9)
+    largest = 2**63 - 1
+    (topic,) = alter(peer, {"t": {0: -largest - 1, 1: largest}}).responses
+    assert [part.error_code for part in topic.partitions] == [0, 0]
+    assert parts(describe_offsets(peer, None)) == [
+        ("t", 0, -largest - 1, largest, 0),
+        ("t", 1, largest, 1 - largest, 0),
+    ]
 
 
 def test_offsets_of_a_group_with_members_stay(driver: Driver, shares: Coordinators) -> None:

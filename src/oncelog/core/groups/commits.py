@@ -8,6 +8,7 @@ expiry (KIP-211).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_TOPIC_ID, GroupId, MemberId, Offset, ProducerId, TopicId, TopicName, TopicPartition
@@ -39,6 +40,10 @@ from oncelog.core.groups.settings import GroupSettings
 from oncelog.core.groups.share import records as share_records
 from oncelog.core.groups.share.group import ShareGroup
 
+BYTES_PER_PART: Final = 256 * 1024
+"""Bytes of tombstones for deleted partitions in one batch: a log takes 1 MiB by default."""
+TOMBSTONE_BYTES: Final = 16
+"""A record without its key and value."""
 NOT_COMMITTED = CommittedOffset(Offset(-1))
 _BUSY_STATES = (GroupState.PREPARING_REBALANCE, *ASSIGNED_STATES)
 
@@ -234,17 +239,21 @@ class Commits:
         records = [offset_tombstone(group_id, topic, part) for topic, part in self._offsets.partitions_of(group_id)]
         return GroupDecision([*records, *_tombstones(group)], ErrorCode.NONE)
 
-    def topics_deleted(self, partitions: Iterable[TopicPartition]) -> GroupDecision:
-        """Drop the offsets of deleted partitions. No reply."""
+    def topics_deleted(self, partitions: Iterable[TopicPartition], sequence: int) -> list[Record]:
+        """Tombstones for offsets of partitions that were deleted at ``sequence``: a part of them if they are many."""
         gone: dict[TopicName, set[int]] = {}
         for topic, partition in partitions:
             gone.setdefault(topic, set()).add(partition)
-        out = GroupDecision()
+        records: list[Record] = []
+        size = 0
         for group_id in self._offsets.group_ids(gone):
             for topic, partition in self._offsets.partitions_of(group_id, gone):
-                if partition in gone[topic]:
-                    out.records.append(offset_tombstone(group_id, topic, partition))
-        return out
+                if partition in gone[topic] and self._offsets.newest_sequence(group_id, topic, partition) < sequence:
+                    records.append(offset_tombstone(group_id, topic, partition))
+                    size += TOMBSTONE_BYTES + len(records[-1][0])
+                    if size > BYTES_PER_PART:
+                        return records
+        return records
 
     def expire(self, group: AnyGroup, now_ms: int) -> list[Record]:
         """Tombstones for a group's expired offsets, and for the group if nothing is left of it; none for a share group,

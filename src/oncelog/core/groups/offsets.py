@@ -153,6 +153,13 @@ class OffsetStore:
                 partitions.update(dict.fromkeys((topic, partition) for partition in of_group.get(topic, ())))
         return list(partitions)
 
+    def newest_sequence(self, group_id: GroupId, topic: TopicName, partition: int) -> int:
+        """That of the partition's newest offset, committed or pending; −1 if it has none."""
+        senders = self._senders.get(group_id, topic, partition) or ()
+        offsets = [self._pending[producer_id].get(group_id, topic, partition) for producer_id in senders]
+        offsets.append(self.committed.get(group_id, topic, partition))
+        return max((offset.sequence for offset in offsets if offset is not None), default=-1)
+
     def group_ids(self, topics: Collection[TopicName]) -> list[GroupId]:
         """All groups with a committed or pending offset of ``topics``, without duplicates."""
         return list(dict.fromkeys([*self.committed.groups_with(topics), *self._senders.groups_with(topics)]))

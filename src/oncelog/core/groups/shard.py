@@ -15,7 +15,7 @@ about the others.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from sys import intern
 from typing import cast
@@ -79,6 +79,7 @@ EXPIRY_RECORDS_PER_TICK = 2000
 EXPIRY_PAUSE_MS = 10
 """Pause between two ticks of the expiry job."""
 _EXPIRY = TimerKey(TimerKind.EXPIRY)
+_GONE_OFFSETS = TimerKey(TimerKind.GONE_OFFSETS)
 
 
 class GroupShard:
@@ -125,6 +126,9 @@ class GroupShard:
             self._groups, self._timers, self._rebalance, self._quota, share_settings_of, newest, counts
         )
         self._expiry_queue: list[GroupId] = []
+        self._gone: deque[tuple[list[TopicPartition], int]] = deque()
+        """Deleted partitions that may have offsets, and the sequence of their deletion: later offsets are those of
+        topics that were made again."""
 
     def consumer_heartbeat(self, request: ConsumerHeartbeat, token: int, now_ms: int) -> GroupDecision:
         """ConsumerGroupHeartbeat (KIP-848); replies HeartbeatReply."""
@@ -216,10 +220,21 @@ class GroupShard:
         return self._commits.delete_group(group_id)
 
     def partitions_deleted(self, partitions: Iterable[TopicPartition], now_ms: int) -> GroupDecision:
-        """Drop the offsets of the partitions, and what share groups know of their topics. No reply."""
-        gone = list(partitions)
-        out = self.share.topics_deleted({partition.topic for partition in gone})
-        out.records[:0] = self._commits.topics_deleted(gone).records
+        """Drop the offsets of the partitions, and, by deadlines, what share groups know of their topics. No reply."""
+        self.share.topics_deleted(now_ms)
+        self._gone.append((list(partitions), self._offsets.next_sequence()))
+        return self._drop_offsets(now_ms)
+
+    def _drop_offsets(self, now_ms: int) -> GroupDecision:
+        """A part of the offsets of deleted partitions; the next finds what is left, after a refused append, too."""
+        out = GroupDecision(undo=UndoExpiry(GroupId(""), MemberId(""), TimerKind.GONE_OFFSETS))
+        while self._gone and not out.records:
+            partitions, sequence = self._gone[0]
+            out.records = self._commits.topics_deleted(partitions, sequence)
+            if not out.records:
+                self._gone.popleft()
+        if out.records:
+            self._timers.schedule(_GONE_OFFSETS, now_ms + EXPIRY_PAUSE_MS)
         return out
 
     def describe(self, group_id: GroupId) -> GroupDescription:
@@ -254,6 +269,8 @@ class GroupShard:
         if key.kind is TimerKind.EXPIRY:
             self._expire(now_ms, out)
             return out
+        if key.kind is TimerKind.GONE_OFFSETS:
+            return self._drop_offsets(now_ms)
         # The group may have been removed since the timer was set.
         group = self._groups.get(GroupId(key.group_id))
         if isinstance(group, ConsumerGroup):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId, MemberId, Offset, TopicId, TopicName
@@ -21,12 +21,16 @@ from oncelog.core.groups.consumer.settings import Refused
 from oncelog.core.groups.member_quota import MemberQuota
 from oncelog.core.groups.model import SHARE_PROTOCOL, GroupDecision, UndoExpiry
 from oncelog.core.groups.share import offsets, records
-from oncelog.core.groups.share.decision import PartitionState, ShareDecision, ShareHeartbeatAnswer
+from oncelog.core.groups.share.decision import (
+    UNINITIALIZED_OFFSET,
+    PartitionState,
+    ShareDecision,
+    ShareHeartbeatAnswer,
+)
 from oncelog.core.groups.share.group import ShareGroup
 from oncelog.core.groups.share.heartbeat import ShareHeartbeat, decide_heartbeat, decide_leave, remove_member
-from oncelog.core.groups.share.records import ShareRecord
 from oncelog.core.groups.share.settings import ShareGroupSettings
-from oncelog.core.groups.share.state_topics import PARTITION_BYTES
+from oncelog.core.groups.share.state_topics import PARTITION_BYTES, StateTopics
 from oncelog.core.groups.views import ShareGroupDescription, share_description
 from oncelog.records.internal.share_group_records import (
     ShareGroupKey,
@@ -35,6 +39,10 @@ from oncelog.records.internal.share_group_records import (
     ShareStateTopicsKey,
     ShareValue,
 )
+
+DELETION_MS: Final = 300_000
+"""Longer than a persister tries to delete state: a deletion whose end nobody told is given up."""
+_NO_PARTITIONS: Final[Partitions] = {}
 
 
 class ShareHeartbeatReply(NamedTuple):
@@ -106,17 +114,27 @@ class ShareGroups:
             lambda: offsets.decide_alter(self._groups.get(group_id), group_id, starts, self._newest_topics())
         )
 
-    def delete_offsets(self, group_id: GroupId, names: Iterable[TopicName]) -> GroupDecision:
-        """Replies OffsetsReply; ``deleted`` takes what the share coordinator has done."""
+    def delete_offsets(self, group_id: GroupId, names: Iterable[TopicName], now_ms: int) -> GroupDecision:
+        """Replies OffsetsReply; ``deletion_ended`` and ``deleted`` take what the share coordinator has done."""
         return self._offsets_decision(
-            lambda: offsets.decide_delete(self._groups.get(group_id), group_id, names, self._newest_topics())
+            lambda: offsets.decide_delete(self._groups.get(group_id), group_id, names, self._newest_topics()),
+            now_ms + DELETION_MS,
         )
 
-    def begin_group_deletion(self, group_id: GroupId) -> GroupDecision:
+    def begin_group_deletion(self, group_id: GroupId, now_ms: int) -> GroupDecision:
         """Replies OffsetsReply. The group itself is deleted once its states are."""
         return self._offsets_decision(
-            lambda: offsets.decide_group_deletion(self._groups.get(group_id), group_id, self._newest_topics())
+            lambda: offsets.decide_group_deletion(self._groups.get(group_id), group_id, self._newest_topics()),
+            now_ms + DELETION_MS,
         )
+
+    def deletion_ended(self, group_id: GroupId, topics: Iterable[TopicId]) -> GroupDecision:
+        """No request that deletes state of the topics is under way any more. Replies an ErrorCode."""
+        group = self._groups.get(group_id)
+        if isinstance(group, ShareGroup):
+            group.end_deletions(topics)
+            group.forget_comparisons()
+        return GroupDecision(reply=ErrorCode.NONE)
 
     def describe(self, group_id: GroupId) -> ShareGroupDescription | str:
         """The group, or the reason why there is no share group with the id."""
@@ -128,10 +146,22 @@ class ShareGroups:
         state = group.state_topics if isinstance(group, ShareGroup) else None
         return {} if state is None else state.partitions()
 
-    def initialized(self, group_id: GroupId, done: Partitions, failed: Partitions) -> GroupDecision:
-        """Replies an ErrorCode."""
+    def initialized(
+        self,
+        group_id: GroupId,
+        done: Partitions,
+        failed: Partitions,
+        uncertain: Partitions = _NO_PARTITIONS,
+        fenced_by: int = 0,
+    ) -> GroupDecision:
+        """Replies an ErrorCode. The state of ``uncertain`` partitions may have been made; ``fenced_by`` is the highest
+        state epoch for which a share coordinator refused the group's.
+        """
         group = self._groups.get(group_id)
-        decided = offsets.decide_initialized(group, group_id, done, failed, self._newest_topics())
+        if isinstance(group, ShareGroup):
+            group.uncertain |= uncertain
+            group.forget_comparisons()
+        decided = offsets.decide_initialized(group, group_id, done, failed, self._newest_topics(), fenced_by)
         return self._group_decision(ShareDecision(group_id, records=decided), ErrorCode.NONE)
 
     def deleted(self, group_id: GroupId, topics: Sequence[TopicId]) -> GroupDecision:
@@ -139,24 +169,25 @@ class ShareGroups:
         decided = offsets.decide_deleted(self._groups.get(group_id), group_id, topics, self._newest_topics())
         return self._group_decision(ShareDecision(group_id, records=decided), ErrorCode.NONE)
 
-    def topics_deleted(self, names: Iterable[TopicName]) -> GroupDecision:
-        """Drop deleted topics from all groups. No reply."""
-        topics, gone = self._newest_topics(), frozenset(names)
-        decided: list[ShareRecord] = []
-        changed = []
+    def topics_deleted(self, now_ms: int) -> None:
+        """Topics were deleted: each group that knows one drops it in a decision of its own."""
         for group in self._groups.values():
-            if isinstance(group, ShareGroup) and (drop := offsets.decide_topics_gone(group, gone, topics)):
-                decided += drop
-                changed.append(group)
+            if isinstance(group, ShareGroup):
+                self._drop_topics_gone(group, now_ms)
 
-        def follow_up(now_ms: int) -> None:
-            for group in changed:
-                _restart_initialization(group, now_ms)
-
-        return GroupDecision([records.encode(record) for record in decided], follow_up=follow_up)
+    def _drop_topics_gone(self, group: ShareGroup, now_ms: int) -> None:
+        if offsets.topics_gone(group, self._newest_topics()):
+            self._timers.schedule(TimerKey(TimerKind.GONE_TOPICS, group.group_id), now_ms)
 
     def expired(self, group: ShareGroup, key: TimerKey) -> GroupDecision:
-        """A member's session has ended; a deadline that a classic group left behind is none of this group's."""
+        """A member's session has ended, or topics are gone; a deadline that a classic group left behind is none of this
+        group's.
+        """
+        if key.kind is TimerKind.GONE_TOPICS:
+            drop = ShareDecision(group.group_id, records=offsets.decide_topics_gone(group, self._newest_topics()))
+            out = self._group_decision(drop, None)
+            out.undo = UndoExpiry(group.group_id, MemberId(""), key.kind)
+            return out
         member = group.members.get(MemberId(key.member_id))
         if key.kind is not TimerKind.MEMBER_SESSION or member is None:
             return GroupDecision()
@@ -192,14 +223,30 @@ class ShareGroups:
         for member_id in group.members:
             self._timers.schedule(_session(group.group_id, member_id), now_ms + timeout_ms)
         _restart_initialization(group, now_ms)
+        self._drop_topics_gone(group, now_ms)
 
-    def _offsets_decision(self, decide: Callable[[], offsets.OffsetsDecision]) -> GroupDecision:
+    def _offsets_decision(
+        self, decide: Callable[[], offsets.OffsetsDecision], deletes_until_ms: int = 0
+    ) -> GroupDecision:
         try:
             decision = decide()
         except Refused as refused:
             return GroupDecision(reply=OffsetsReply(refused.code, str(refused)), waits_for_pending=True)
         reply = OffsetsReply(ErrorCode.NONE, None, decision.states, decision.topics)
-        return self._group_decision(ShareDecision(decision.group_id, records=decision.records), reply)
+        out = self._group_decision(ShareDecision(decision.group_id, records=decision.records), reply)
+        if not deletes_until_ms:
+            return out
+        follow_up, topics = out.follow_up, dict.fromkeys(state.topic for state in decision.states)
+
+        def begin(now_ms: int) -> None:
+            group = self._groups.get(decision.group_id)
+            if isinstance(group, ShareGroup):
+                group.begin_deletions(topics, deletes_until_ms)
+            if follow_up is not None:
+                follow_up(now_ms)
+
+        out.follow_up = begin
+        return out
 
     def _group_decision(self, decision: ShareDecision, reply: object) -> GroupDecision:
         group_id = decision.group_id
@@ -215,6 +262,11 @@ class ShareGroups:
                 self._rebalances[SHARE_PROTOCOL] += 1
             if has_state_record:
                 _restart_initialization(group, now_ms)
+            for state in decision.to_initialize:
+                group.uncertain.pop(state.topic, None)
+                if state.start_offset == UNINITIALIZED_OFFSET:
+                    count = group.first_counts.get(state.topic, 0)
+                    group.first_counts[state.topic] = max(count, state.partition + 1)
             if decision.session_of is not None:
                 timeout_ms = self._settings_of(group_id).session_timeout_ms
                 self._timers.schedule(_session(group_id, decision.session_of), now_ms + timeout_ms)
@@ -230,5 +282,9 @@ def _session(group_id: GroupId, member_id: MemberId) -> TimerKey:
 
 def _restart_initialization(group: ShareGroup, now_ms: int) -> None:
     """Give the share coordinator the full time for every topic, as Apache Kafka does with each record."""
-    initializing = () if group.state_topics is None else group.state_topics.initializing
-    group.initializing_since_ms = dict.fromkeys(initializing, now_ms)
+    state = group.state_topics or StateTopics()
+    group.initializing_since_ms = dict.fromkeys(state.initializing, now_ms)
+    group.complete_until_ms = None
+    known = state.known()
+    group.first_counts = {topic: count for topic, count in group.first_counts.items() if topic in known}
+    group.uncertain = {topic: group.uncertain[topic] for topic in group.uncertain if topic in state.initializing}

@@ -172,7 +172,7 @@ def delete_groups(request: DeleteGroupsRequest, context: Context) -> Steps[Delet
 def _delete_group(group_id: GroupId) -> Steps[ErrorCode]:
     # The share state of a group goes first: it could not be found again without the group.
     reply: OffsetsReply | ErrorCode = yield from ask(
-        group_id, lambda shard, token, now_ms: shard.share.begin_group_deletion(group_id), ErrorCode
+        group_id, lambda shard, token, now_ms: shard.share.begin_group_deletion(group_id, now_ms), ErrorCode
     )
     if isinstance(reply, ErrorCode):
         return reply

@@ -163,7 +163,7 @@ def delete(
     # Denied topics come first, as in Apache Kafka.
     responses = [_topic(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in denied]
     reply: OffsetsReply | ErrorCode = yield from ask(
-        group_id, lambda shard, token, now_ms: shard.share.delete_offsets(group_id, names), ErrorCode
+        group_id, lambda shard, token, now_ms: shard.share.delete_offsets(group_id, names, now_ms), ErrorCode
     )
     if isinstance(reply, ErrorCode):
         return _deleted(reply)

@@ -34,6 +34,7 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.NETWORK_EXCEPTION: "the partition's leader did not answer",
 }
 _NO_OFFSET: Final = -1
+_LARGEST: Final = 2**63 - 1
 _UNKNOWN: Final = -1
 _ANY_LEADER: Final = LeaderEpoch(0)
 
@@ -208,5 +209,7 @@ def _partition(
         return part
     part.start_offset, part.leader_epoch = summary.start_offset, summary.leader_epoch
     if end is not None:
-        part.lag = end - summary.start_offset - summary.delivery_complete_count
+        # Negative if the start is above the end, as by Apache Kafka. A state may begin at any number.
+        lag = end - summary.start_offset - summary.delivery_complete_count
+        part.lag = max(-_LARGEST, min(lag, _LARGEST))
     return part

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import GroupId, TopicId
+from oncelog.base.ids import GroupId, LeaderEpoch, TopicId
 from oncelog.core.share_state.model import DeleteState, InitializeState, ShareKey, SummarizeState
 from oncelog.handlers.broker.waits import PersistShareStates, Steps
 from oncelog.handlers.groups.requests import ask
@@ -32,6 +32,26 @@ TEXTS: Final = {
     ErrorCode.UNKNOWN_SERVER_ERROR: "The server experienced an unexpected error when processing the request.",
 }
 """Apache Kafka's texts, which its tools print."""
+
+
+_UNCERTAIN: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+"""Errors after which state may have been made all the same."""
+
+
+class _Summary(Protocol):
+    @property
+    def error_code(self) -> ErrorCode: ...
+
+    @property
+    def state_epoch(self) -> int: ...
 
 
 class Outcome(Protocol):
@@ -60,12 +80,33 @@ def initialize(group_id: GroupId, states: Sequence[PartitionState]) -> Steps[Seq
             for state in states
         ]
     )
-    succeeded = [outcome.error_code is ErrorCode.NONE for outcome in outcomes]
-    done = _by_topic(state for state, ok in zip(states, succeeded, strict=True) if ok)
-    failed = _by_topic(state for state, ok in zip(states, succeeded, strict=True) if not ok)
+    errors = [outcome.error_code for outcome in outcomes]
+    done = _by_topic(state for state, error in zip(states, errors, strict=True) if error is ErrorCode.NONE)
+    uncertain = _by_topic(state for state, error in zip(states, errors, strict=True) if error in _UNCERTAIN)
+    failed = _by_topic(
+        state
+        for state, error in zip(states, errors, strict=True)
+        if error is not ErrorCode.NONE and error not in _UNCERTAIN
+    )
+    fenced = [s for s, error in zip(states, errors, strict=True) if error is ErrorCode.FENCED_STATE_EPOCH]
+    fenced_by = yield from _highest_epoch(group_id, fenced)
     # An outcome that cannot be stored is found out again: the partitions are still marked as initializing.
-    yield from ask(group_id, lambda shard, token, now_ms: shard.share.initialized(group_id, done, failed), ErrorCode)
+    yield from ask(
+        group_id,
+        lambda shard, token, now_ms: shard.share.initialized(group_id, done, failed, uncertain, fenced_by),
+        ErrorCode,
+    )
     return outcomes
+
+
+def _highest_epoch(group_id: GroupId, states: Sequence[PartitionState]) -> Steps[int]:
+    """The highest state epoch that share coordinators know of the partitions; 0 if they know none."""
+    if not states:
+        return 0
+    summaries: Sequence[_Summary] = yield from persist(
+        [SummarizeState(ShareKey(group_id, state.topic, state.partition), LeaderEpoch(0)) for state in states]
+    )
+    return max(summary.state_epoch if summary.error_code is ErrorCode.NONE else 0 for summary in summaries)
 
 
 def delete(group_id: GroupId, states: Sequence[PartitionState]) -> Steps[dict[TopicId, ErrorCode]]:
@@ -73,6 +114,9 @@ def delete(group_id: GroupId, states: Sequence[PartitionState]) -> Steps[dict[To
     outcomes: Sequence[Outcome] = yield from persist(
         [DeleteState(ShareKey(group_id, state.topic, state.partition)) for state in states]
     )
+    topics = dict.fromkeys(state.topic for state in states)
+    # Only now: a request that is repeated would delete the state that a new member has got meanwhile.
+    yield from ask(group_id, lambda shard, token, now_ms: shard.share.deletion_ended(group_id, topics), ErrorCode)
     errors: dict[TopicId, ErrorCode] = {}
     for state, outcome in zip(states, outcomes, strict=True):
         if errors.get(state.topic, ErrorCode.NONE) is ErrorCode.NONE:

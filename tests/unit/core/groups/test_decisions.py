@@ -14,6 +14,7 @@ import pytest
 
 from oncelog.base.errors import ErrorCode as E
 from oncelog.base.ids import GroupId, TopicName, TopicPartition
+from oncelog.core.groups import commits
 from oncelog.core.groups.model import CommitReply, LeaveReply, Protocol
 from oncelog.core.groups.settings import GroupSettings
 from tests.scenario.groups.driver import GROUP, TOPIC, Driver, subscription
@@ -293,6 +294,27 @@ def test_an_offset_that_is_deleted_is_gone_from_the_log() -> None:
     driver.carry_out(driver.shard.delete_offsets(GROUP, [TopicPartition(TOPIC, 0)], 0, 0))
     assert driver.fetch() == {("t", 1): 2}
     driver.carry_out(driver.shard.partitions_deleted([TopicPartition(TOPIC, 1)], 0))
+    assert driver.fetch() == {}
+
+
+def test_offsets_whose_deletion_the_log_refused_are_deleted_later() -> None:
+    driver = Driver()
+    driver.commit({0: 1, 1: 2})
+    driver.refuse_appends = True
+    driver.carry_out(driver.shard.partitions_deleted([TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)], 0))
+    assert driver.fetch() == {("t", 0): 1, ("t", 1): 2}
+    driver.commit({1: 7})
+    driver.advance(1000)
+    assert driver.fetch() == {("t", 1): 7}, "the topic was made again: its new offsets stay"
+
+
+def test_many_offsets_of_deleted_partitions_are_deleted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commits, "BYTES_PER_PART", 200)
+    driver = Driver()
+    driver.commit(dict.fromkeys(range(20), 1))
+    driver.carry_out(driver.shard.partitions_deleted([TopicPartition(TOPIC, partition) for partition in range(20)], 0))
+    assert 0 < len(driver.fetch()) < 20
+    driver.advance(1000)
     assert driver.fetch() == {}
 
 

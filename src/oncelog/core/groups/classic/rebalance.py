@@ -31,10 +31,16 @@ class TimerKind(IntEnum):
     MEMBER_JOIN = 6
     MEMBER_SYNC = 7
     """The last four are of a consumer group's members."""
+    GONE_TOPICS = 8
+    """Topics that a share group knows were deleted."""
+    GONE_OFFSETS = 9
+    """Offsets of deleted partitions are left."""
 
 
 class TimerKey(NamedTuple):
-    """The key of a deadline: JOIN and SYNC name only a group, EXPIRY nothing, all others also a member."""
+    """The key of a deadline: JOIN, SYNC and GONE_TOPICS name only a group, EXPIRY and GONE_OFFSETS nothing, all others
+    also a member.
+    """
 
     kind: TimerKind
     group_id: str = ""

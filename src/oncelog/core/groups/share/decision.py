@@ -39,6 +39,6 @@ class ShareDecision:
     session_of: MemberId | None = None
     """The member whose session restarts."""
     to_initialize: Sequence[PartitionState] = ()
-    """State that the share coordinator makes once the records are durable; ``GroupShard.share_state_initialized`` takes
+    """State that the share coordinator makes once the records are durable; ``ShareGroups.initialized`` takes
     the results.
     """

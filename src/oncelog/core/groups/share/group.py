@@ -7,9 +7,12 @@ A tombstone of something unknown changes nothing.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from enum import Enum
+from typing import NamedTuple
 
 from oncelog.base.ids import GroupId, MemberId, TopicId, TopicName
+from oncelog.core.groups.consumer.group import Topics
 from oncelog.core.groups.consumer.member import JOINING_EPOCH, Partitions, bytes_of_share
 from oncelog.core.groups.share.member import NOTHING, ShareMember
 from oncelog.core.groups.share.state_topics import StateTopics, TopicPartitions
@@ -41,6 +44,13 @@ class ShareGroupState(Enum):
     STABLE = "Stable"
 
 
+class Deletion(NamedTuple):
+    """Requests under way that delete the state of a topic, and when they are given up."""
+
+    requests: int
+    until_ms: int
+
+
 class ShareGroup:
     """The persisted state of one group."""
 
@@ -59,6 +69,15 @@ class ShareGroup:
         """When the initialization of a topic's state was last written down, or loaded. Soft."""
         self.metadata_refresh_epoch: int | None = None
         """The epoch in which the metadata hash was last compared. Soft: None after loading and new metadata."""
+        self.uncertain: dict[TopicId, frozenset[int]] = {}
+        """Partitions whose initialization may have failed: it is repeated at the next heartbeat. Soft."""
+        self.first_counts: dict[TopicId, int] = {}
+        """The number of partitions of a topic when its state was first made, as far as it is known. Soft."""
+        self.deletions: dict[TopicId, Deletion] = {}
+        """Topics whose state share coordinators are deleting now: it is not made meanwhile. Soft."""
+        self.complete_until_ms: float | None = None
+        """No subscribed partition lacks state until then; None: to be found out. Soft: a steady member asks at each
+        heartbeat."""
         self._held_bytes = 0
         self._has_unassigned: bool | None = None
         """Cached between records: a steady member asks at each heartbeat."""
@@ -73,19 +92,33 @@ class ShareGroup:
     ) -> dict[TopicName, int]:
         """The number of subscribers of each topic after a member has changed, joined or left."""
         counts = self._topic_subscribers
-        if _topics_of(before) != _topics_of(after):
+        if before is None or after is None or not after.subscribes_as(before):
             counts = counts.copy()
             _count(counts, before, after)
         return counts
 
-    @property
-    def has_unassigned_partitions(self) -> bool:
+    def has_unassigned_partitions(self, topics: Topics) -> bool:
         """True if partitions of subscribed topics have got their state since the last assignment."""
         if self._has_unassigned is None:
-            self._has_unassigned = self._compare_assignment()
+            self._has_unassigned = self._compare_assignment(topics)
         return self._has_unassigned
 
-    def _compare_assignment(self) -> bool:
+    def forget_comparisons(self) -> None:
+        """The group, or the topics, may have changed."""
+        self._has_unassigned = self.complete_until_ms = None
+
+    def begin_deletions(self, topics: Iterable[TopicId], until_ms: int) -> None:
+        for topic in topics:
+            before = self.deletions.get(topic)
+            self.deletions[topic] = Deletion(1 if before is None else before.requests + 1, until_ms)
+
+    def end_deletions(self, topics: Iterable[TopicId]) -> None:
+        for topic in topics:
+            before = self.deletions.pop(topic, None)
+            if before is not None and before.requests > 1:
+                self.deletions[topic] = before._replace(requests=before.requests - 1)
+
+    def _compare_assignment(self, topics: Topics) -> bool:
         state = self.state_topics
         if not self.members or state is None or not self._topic_subscribers:
             return False
@@ -94,8 +127,10 @@ class ShareGroup:
             for topic, partitions in share.items():
                 assigned.setdefault(topic, set()).update(partitions)
         return any(
-            TopicName(named.name) in self._topic_subscribers and named.partitions ^ assigned.get(topic, frozenset())
+            named.partitions ^ assigned.get(topic, frozenset())
             for topic, named in state.initialized.items()
+            # A topic that was deleted, or made again, can never be assigned.
+            if TopicName(named.name) in self._topic_subscribers and topics.id_of(TopicName(named.name)) == topic
         )
 
     def size_bytes(self) -> int:
@@ -104,7 +139,7 @@ class ShareGroup:
 
     def apply(self, key: ShareKey, value: ShareValue | None) -> None:
         """Take over one record; None is a tombstone."""
-        self._has_unassigned = None
+        self.forget_comparisons()
         match key, value:
             case ShareGroupKey(), ShareGroupValue():
                 self.epoch, self.metadata_hash = value

@@ -14,6 +14,7 @@ There are no static members, and no conversions of groups of another type.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
@@ -164,9 +165,11 @@ def _updated(member: ShareMember, request: ShareHeartbeat) -> ShareMember:
 def _raise_epoch(update: _Update, decision: ShareDecision) -> tuple[int, bool]:
     """The group's epoch after the change, and whether it rises."""
     group, before, after = update.group, update.before, update.after
-    rises = after.topics != before.topics
+    if group.metadata_refresh_epoch is None:
+        group.forget_comparisons()
+    rises = not after.subscribes_as(before)
     if group.target_epoch >= group.epoch:
-        rises |= group.has_unassigned_partitions
+        rises |= group.has_unassigned_partitions(update.topics)
     if not rises and group.metadata_refresh_epoch is not None and group.metadata_refresh_epoch <= group.epoch:
         # Compared since the last metadata change, and the records of that comparison were appended.
         return group.epoch, False
@@ -246,7 +249,7 @@ def _initialize(update: _Update, epoch: int, decision: ShareDecision) -> None:
         return
     state = group.state_topics or StateTopics()
     decision.to_initialize = [
-        PartitionState(topic, partition, epoch, _start_offset(state, topic, partition))
+        PartitionState(topic, partition, epoch, _start_offset(group, state, topic, partition))
         for topic, named in missing.items()
         for partition in sorted(named.partitions)
     ]
@@ -256,31 +259,42 @@ def _initialize(update: _Update, epoch: int, decision: ShareDecision) -> None:
 
 def _missing(update: _Update) -> dict[TopicId, TopicPartitions]:
     """Partitions that have no state, and are not getting it since a short time."""
-    group, topics = update.group, update.topics
+    group, topics, now_ms = update.group, update.topics, update.now_ms
+    is_steady = update.after.subscribes_as(update.before)
+    if is_steady and group.complete_until_ms is not None and now_ms < group.complete_until_ms:
+        return {}
     state = group.state_topics or StateTopics()
-    missing = {}
+    missing, until_ms = {}, math.inf
     for name in group.subscribed_topics(update.before, update.after):
         topic = topics.id_of(name)
         if topic is None:
             continue
+        deletion = group.deletions.get(topic)
+        if deletion is not None and now_ms < deletion.until_ms:
+            # Made now, the state would go with the old one.
+            until_ms = now_ms
+            continue
         count = topics.partitions_of(topic)
         known = state.initialized.get(topic, _NONE).partitions
-        since_ms = group.initializing_since_ms.get(topic, update.now_ms)
-        if len(known) < count and update.now_ms - since_ms < update.settings.initialize_retry_ms:
-            known |= state.initializing.get(topic, _NONE).partitions
+        due_ms = group.initializing_since_ms.get(topic, now_ms) + update.settings.initialize_retry_ms
+        if len(known) < count and now_ms < due_ms:
+            known |= state.initializing.get(topic, _NONE).partitions - group.uncertain.get(topic, frozenset())
+            until_ms = min(until_ms, due_ms)
         if len(known) < count:
             missing[topic] = TopicPartitions(name, frozenset(range(count)) - known)
+    group.complete_until_ms = until_ms if is_steady and not missing else None
     return missing
 
 
-def _start_offset(state: StateTopics, topic: TopicId, partition: int) -> Offset:
+def _start_offset(group: ShareGroup, state: StateTopics, topic: TopicId, partition: int) -> Offset:
     """A partition that was added to a known topic starts at its first record; any other where the group's config says.
 
-    Apache Kafka starts at the first record again if an initialization is repeated whose outcome got lost. Then the
-    partition is not new: whole topics would be delivered to a group that asked for the latest records.
+    Apache Kafka starts at the first record again if an initialization is repeated that failed, or whose outcome got
+    lost. Then the partition is not new: it would be delivered as a whole to a group that asked for the latest records.
     """
     is_known = topic in state.initialized or topic in state.initializing
     is_repeated = topic not in state.initialized and partition in state.initializing.get(topic, _NONE).partitions
+    is_repeated |= partition < group.first_counts.get(topic, 0)
     return _NEW_PARTITION_OFFSET if is_known and not is_repeated else UNINITIALIZED_OFFSET
 
 

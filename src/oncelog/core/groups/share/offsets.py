@@ -21,6 +21,8 @@ from oncelog.core.groups.share.heartbeat import share_group
 from oncelog.core.groups.share.records import ShareRecord
 from oncelog.core.groups.share.state_topics import StateTopics, TopicPartitions, union
 
+_MAX_FENCE: Final = 2**30
+"""The group's epoch is a 32-bit number, and has to rise further."""
 NOTHING_TO_DELETE: Final = "There is no offset information to delete."
 
 
@@ -65,14 +67,23 @@ def decide_alter(
 
 
 def decide_initialized(
-    group: object | None, group_id: GroupId, done: Partitions, failed: Partitions, topics: Topics
+    group: object | None, group_id: GroupId, done: Partitions, failed: Partitions, topics: Topics, fenced_by: int = 0
 ) -> list[ShareRecord]:
-    """The share coordinator has made the state of some partitions, and refused that of others."""
+    """The share coordinator has made the state of some partitions, and refused that of others, for it has one of the
+    epoch ``fenced_by``: of an earlier group of the same id, if that is higher than the group's.
+    """
     if not isinstance(group, ShareGroup) or not (done or failed):
         return []
+    decided: list[ShareRecord] = []
+    if group.epoch < fenced_by <= _MAX_FENCE:
+        decided.append(records.epoch(group_id, fenced_by + 1, group.metadata_hash))
     state = group.state_topics or StateTopics()
-    after = state.finish_initializing(done, failed, topics.name_of)
-    return [] if after == state else [records.state_topics(group_id, after, topics.name_of)]
+    # A late outcome must not bring back a topic that was deleted meanwhile.
+    existing = {topic: numbers for topic, numbers in done.items() if topics.name_of(topic) is not None}
+    after = state.finish_initializing(existing, failed, topics.name_of)
+    if after != state:
+        decided.append(records.state_topics(group_id, after, topics.name_of))
+    return decided
 
 
 def decide_delete(
@@ -124,7 +135,9 @@ def decide_group_deletion(group: object | None, group_id: GroupId, topics: Topic
     state = group.state_topics
     if state is None:
         return decision
-    candidates = union(state.initialized, state.initializing)
+    known = union(state.initialized, state.initializing)
+    # The state of deleted topics goes by itself, and no share coordinator takes requests for them.
+    candidates = {topic: named for topic, named in known.items() if topics.name_of(topic) is not None}
     for topic in sorted(state.deleting):
         name = topics.name_of(topic)
         if name is not None:
@@ -138,18 +151,19 @@ def decide_group_deletion(group: object | None, group_id: GroupId, topics: Topic
     return decision
 
 
-def decide_topics_gone(group: ShareGroup, gone: Iterable[TopicName], topics: Topics) -> list[ShareRecord]:
-    """Topics of these names were deleted: the share coordinator drops their state by itself."""
-    state, names = group.state_topics, set(gone)
-    if state is None:
+def decide_topics_gone(group: ShareGroup, topics: Topics) -> list[ShareRecord]:
+    """Topics were deleted: the share coordinator drops their state by itself."""
+    state, gone = group.state_topics, topics_gone(group, topics)
+    if state is None or not gone:
         return []
-    candidates = {
-        topic for known in (state.initializing, state.initialized) for topic in known if known[topic].name in names
-    }
-    deleted = {topic for topic in candidates | state.deleting if topics.name_of(topic) is None}
-    if not deleted:
-        return []
-    return [records.state_topics(group.group_id, state.without_topics(deleted), topics.name_of)]
+    return [records.state_topics(group.group_id, state.without_topics(gone), topics.name_of)]
+
+
+def topics_gone(group: ShareGroup, topics: Topics) -> frozenset[TopicId]:
+    """The topics known to a group that exist no longer."""
+    state = group.state_topics
+    known = () if state is None else state.known() | state.deleting
+    return frozenset(topic for topic in known if topics.name_of(topic) is None)
 
 
 def _check_empty(group: ShareGroup) -> None:

@@ -150,6 +150,7 @@ class Scene:
         gone = [TopicPartition(TopicName(name), number) for number in range(20)]
         self.topics.delete(name)
         self.carry_out(self.shard.partitions_deleted(gone, self.now_ms))
+        self.advance(0)
 
     def advance(self, milliseconds: int) -> None:
         """Let time pass, doing what falls due on the way."""
@@ -220,9 +221,9 @@ class RandomHistory:
 
     def delete(self) -> None:
         scene = self.scene
-        scene.carry_out(scene.shard.share.delete_offsets(GROUP, [TopicName("t")]))
+        scene.carry_out(scene.shard.share.delete_offsets(GROUP, [TopicName("t")], scene.now_ms))
         if self.entropy.random() < 0.5:
-            reply = scene.carry_out(scene.shard.share.begin_group_deletion(GROUP))
+            reply = scene.carry_out(scene.shard.share.begin_group_deletion(GROUP, scene.now_ms))
             if isinstance(reply, OffsetsReply) and reply.error_code is ErrorCode.NONE:
                 scene.carry_out(scene.shard.delete_group(GROUP, 0, scene.now_ms))
 

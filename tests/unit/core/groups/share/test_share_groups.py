@@ -11,7 +11,7 @@ from oncelog.core.groups.model import CommitRequest
 from oncelog.core.groups.settings import GroupSettings
 from oncelog.core.groups.share.assignor import ShareMemberSpec, ShareSpec, assign
 from oncelog.core.groups.share.settings import ShareGroupSettings
-from oncelog.core.groups.share_groups import OffsetsReply, ShareHeartbeatReply
+from oncelog.core.groups.share_groups import DELETION_MS, OffsetsReply, ShareHeartbeatReply
 from oncelog.records.internal import share_group_records
 from tests.unit.core.groups.share.scene import GROUP, Scene, SomeTopics, state_of
 
@@ -93,7 +93,7 @@ def test_an_outcome_for_a_group_that_is_gone_changes_nothing() -> None:
     scene = Scene()
     scene.beat(0, topics=["t"], initializes=False)
     scene.beat(-1)
-    scene.carry_out(scene.shard.share.begin_group_deletion(GROUP))
+    scene.carry_out(scene.shard.share.begin_group_deletion(GROUP, scene.now_ms))
     scene.carry_out(scene.shard.delete_group(GROUP, 0, scene.now_ms))
     assert scene.group is None
     batches = len(scene.batches)
@@ -126,12 +126,12 @@ def test_a_deletion_that_failed_is_repeated() -> None:
     scene.beat(-1)
     topic = scene.topics.id_of(TopicName("t"))
     for _ in range(2):
-        reply = scene.carry_out(scene.shard.share.delete_offsets(GROUP, [TopicName("t")]))
+        reply = scene.carry_out(scene.shard.share.delete_offsets(GROUP, [TopicName("t")], scene.now_ms))
         assert isinstance(reply, OffsetsReply)
         assert [(state.topic, state.partition) for state in reply.states] == [(topic, 0), (topic, 1)]
     assert topic is not None
     scene.carry_out(scene.shard.share.deleted(GROUP, [topic]))
-    reply = scene.carry_out(scene.shard.share.delete_offsets(GROUP, [TopicName("t")]))
+    reply = scene.carry_out(scene.shard.share.delete_offsets(GROUP, [TopicName("t")], scene.now_ms))
     assert isinstance(reply, OffsetsReply)
     assert [result.error_code for result in reply.topics] == [E.UNKNOWN_TOPIC_OR_PARTITION]
 
@@ -140,7 +140,11 @@ def test_a_join_takes_a_topic_back_from_its_deletion() -> None:
     scene = Scene()
     scene.join()
     scene.beat(-1)
-    scene.carry_out(scene.shard.share.delete_offsets(GROUP, [TopicName("t")]))
+    scene.carry_out(scene.shard.share.delete_offsets(GROUP, [TopicName("t")], scene.now_ms))
+    epoch = scene.join()
+    assert known_topics(scene) == {scene.topics.id_of(TopicName("t"))}
+    assert not reply_of(scene.beat(epoch)).to_initialize, "the deletion is under way"
+    scene.advance(DELETION_MS)
     scene.join()
     assert scene.group is not None
     assert scene.group.state_topics is not None
@@ -253,3 +257,101 @@ def test_records_are_apache_kafkas_bytes() -> None:
         assert share_group_records.encode_value(value).hex() == value_text
     named = share_group_records.NamedPartitions("t0", (0, 1))
     assert value == share_group_records.ShareStateTopicsValue({topic: named}, {}, {})
+
+
+def settled(scene: Scene, topics: tuple[str, ...]) -> int:
+    """The epoch of a member that has got all partitions."""
+    epoch = scene.join(topics=topics)
+    for _ in range(3):
+        epoch, _ = told(scene.beat(epoch))
+    return epoch
+
+
+def stays(scene: Scene, epoch: int) -> bool:
+    return all(told(scene.beat(epoch))[0] == epoch for _ in range(5))
+
+
+def known_topics(scene: Scene) -> set[TopicId]:
+    assert scene.group is not None
+    state = scene.group.state_topics
+    assert state is not None
+    return {*state.known(), *state.deleting}
+
+
+def test_a_topic_whose_deletion_was_missed_is_dropped_after_a_load() -> None:
+    scene = Scene(SomeTopics(t=2, u=1))
+    epoch = settled(scene, ("t", "u"))
+    scene.topics.delete("t")
+    scene.shard = scene.loaded(record for batch in scene.batches for record in batch)
+    scene.refuses_appends = True
+    scene.advance(0)
+    scene.refuses_appends = False
+    epoch, _ = told(scene.beat(epoch))
+    assert stays(scene, epoch), "not a rebalance for each heartbeat"
+    scene.advance(1000)
+    assert known_topics(scene) == {scene.topics.id_of(TopicName("u"))}
+
+
+def test_a_topic_whose_deletion_the_log_refused_is_dropped_later() -> None:
+    scene = Scene(SomeTopics(t=2, u=1))
+    epoch = settled(scene, ("t", "u"))
+    scene.refuses_appends = True
+    scene.delete_topic("t")
+    scene.topics.put("t", 1, anew=True)
+    scene.refuses_appends = False
+    for _ in range(4):
+        epoch, _ = told(scene.beat(epoch))
+    assert stays(scene, epoch)
+    scene.advance(1000)
+    assert known_topics(scene) == {scene.topics.id_of(TopicName("t")), scene.topics.id_of(TopicName("u"))}
+
+
+def test_a_late_outcome_does_not_bring_back_a_deleted_topic() -> None:
+    scene = Scene(SomeTopics(t=2, u=1))
+    scene.beat(0, topics=["t", "u"], initializes=False)
+    scene.delete_topic("t")
+    scene.initialized(-1)
+    assert known_topics(scene) == {scene.topics.id_of(TopicName("u"))}
+
+
+def test_the_deletion_of_a_group_passes_over_topics_that_are_gone() -> None:
+    scene = Scene(SomeTopics(t=2, u=1))
+    scene.join(topics=("t", "u"))
+    scene.beat(-1)
+    scene.topics.delete("t")
+    reply = scene.carry_out(scene.shard.share.begin_group_deletion(GROUP, scene.now_ms))
+    assert isinstance(reply, OffsetsReply)
+    assert [state.topic for state in reply.states] == [scene.topics.id_of(TopicName("u"))]
+
+
+def test_a_steady_heartbeat_does_not_look_at_each_topic() -> None:
+    scene = Scene(SomeTopics(t=1))
+    names = ("t", *(f"missing{number}" for number in range(1_000)))
+    epoch = settled(scene, names)
+    asked = []
+    id_of = scene.topics.id_of
+    scene.topics.id_of = lambda name: asked.append(name) or id_of(name)  # type: ignore[func-returns-value, method-assign]
+    assert stays(scene, epoch)
+    assert not asked
+    scene.topics.put("missing5", 1)
+    assert reply_of(scene.beat(epoch)).to_initialize
+
+
+def test_a_steady_heartbeat_still_repeats_what_falls_due() -> None:
+    scene = Scene()
+    epoch = told(scene.beat(0, topics=["t"], initializes=False))[0]
+    for _ in range(2):
+        assert not reply_of(scene.beat(epoch)).to_initialize
+        scene.advance(14_999)
+    scene.advance(2)
+    assert reply_of(scene.beat(epoch)).to_initialize
+
+
+def test_a_fence_beyond_all_numbers_is_left_alone() -> None:
+    scene = Scene()
+    scene.beat(0, topics=["t"], initializes=False)
+    assert scene.group is not None
+    epoch, topic = scene.group.epoch, scene.topics.id_of(TopicName("t"))
+    assert topic is not None
+    scene.carry_out(scene.shard.share.initialized(GROUP, {}, {topic: frozenset({0, 1})}, fenced_by=2**31 - 1))
+    assert scene.group.epoch == epoch
