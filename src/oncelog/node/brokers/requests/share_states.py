@@ -24,7 +24,7 @@ MOST_READS: Final = 100
 """A state may have thousands of batches, and a response of many reads would be large."""
 _BATCH_BYTES: Final = 20
 _MOST_BATCHES: Final = MOST_BYTES // _BATCH_BYTES - 1
-"""The most batches of one share partition in a message: a receiver decodes 32,768 elements in all (``REQUEST_MAX_ELEMENTS``)."""
+"""The most batches of one share partition in a message: a receiver decodes ``REQUEST_MAX_ELEMENTS`` elements in all."""
 
 _Lane = tuple[BrokerId, type, GroupId]
 
