@@ -5,11 +5,19 @@ from __future__ import annotations
 import pytest
 
 from oncelog.base.errors import ErrorCode as E
-from oncelog.core.share.model import RecordState, ShareState, StateBatch
+from oncelog.base.ids import GroupId, LeaderEpoch, Offset, TopicId, TopicName, TopicPartition
+from oncelog.core.share.model import DeadLetterCause, DeadLetters, RecordState, ShareState, StateBatch
+from oncelog.core.share_state.model import ShareKey
+from oncelog.handlers.broker.shares import LedSharePartition
+from oncelog.node.kernel.events import DeadlineReached
+from oncelog.node.share import dead_letter_records
 from oncelog.records.batch import iter_headers
+from oncelog.records.compression import Codec
 from oncelog.records.record import Record, read_records
+from oncelog.storage.log.read import read_batches
+from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from tests.scenario.node.driver import Driver
-from tests.scenario.node.requests import alter_brokers, create_topic, log_of
+from tests.scenario.node.requests import PRODUCE_VERSION, alter_brokers, batch, create_topic, log_of, produce, produced
 from tests.scenario.node.shares import (
     ACCEPT,
     REJECT,
@@ -21,7 +29,6 @@ from tests.scenario.node.shares import (
     set_group_configs,
     write,
 )
-from tests.unit.storage.replication import log_bytes
 
 T = ("t", 0)
 ENABLE = {"errors_deadletterqueue_group_enable": "true"}
@@ -55,8 +62,21 @@ def member(driver) -> Member:
 
 
 def letters(driver: Driver, partition: int = 0) -> list[Record]:
-    data = log_bytes(log_of(driver, "dlq.t", partition))
-    return [record for at, header in iter_headers(data) for record in read_records(data, at, header, 1 << 20)]
+    log = log_of(driver, "dlq.t", partition)
+    records: list[Record] = []
+    while len(records) < log.log_end_offset:  # batch by batch, however large they are
+        (chunk,) = read_batches(log, Offset(len(records)), max_bytes=1).chunks
+        data = bytes(chunk.file.read(chunk.position, chunk.size_bytes))
+        records += [record for at, header in iter_headers(data) for record in read_records(data, at, header, 1 << 24)]
+    return records
+
+
+def offsets(letters: list[Record]) -> list[int]:
+    return [int(dict(letter.headers)["__dlq.errors.offset"] or b"") for letter in letters]
+
+
+def write_values(driver: Driver, *values: bytes, **options) -> None:
+    assert produced(driver.connect().ask(produce("t", batch(driver, *values, **options)), PRODUCE_VERSION))[0] == 0
 
 
 def states(persister: HandPersister) -> dict[int, RecordState]:
@@ -168,7 +188,84 @@ def test_many_letters_in_batches_that_fit(driver, member) -> None:
     member.fetch(T)
     member.acknowledge(("t", 0, 0, 99, REJECT))
     driver.advance(0)
-    assert [dict(letter.headers)["__dlq.errors.offset"] for letter in letters(driver)] == [
-        b"%d" % offset for offset in range(100)
-    ]
+    assert offsets(letters(driver)) == list(range(100))
     assert all(letter.value is not None for letter in letters(driver))
+
+
+@pytest.mark.parametrize("size", [10_000, 50_000])
+def test_more_originals_than_one_read_takes(driver, member, size) -> None:
+    create_topic(driver.connect(), "dlq.t", max_message_bytes="4000000", **ENABLE)
+    for _ in range(3):
+        write_values(driver, *[b"x" * size] * (600_000 // size))
+    count = 3 * (600_000 // size)
+    member.fetch(T, max_bytes=50 << 20, max_records=count, batch_size=count)
+    assert errors(member.acknowledge(("t", 0, 0, count - 1, REJECT))) == [E.NONE]
+    driver.advance(0)
+    assert offsets(letters(driver)) == list(range(count))
+    assert {len(letter.value or b"") for letter in letters(driver)} == {size}
+    assert driver.node.share.partitions.counters.dead_letters == count
+
+
+def test_a_batch_is_decoded_once_for_all_its_letters(driver, member, monkeypatch) -> None:
+    decoded: list[int] = []
+
+    def read(buffer, position, header, max_bytes):
+        decoded.append(header.base_offset)
+        return read_records(buffer, position, header, max_bytes)
+
+    monkeypatch.setattr(dead_letter_records, "read_records", read)
+    create_topic(driver.connect(), "dlq.t", **ENABLE)
+    write(driver, "t", 60)
+    write(driver, "t", 60)
+    member.fetch(T)
+    member.acknowledge(("t", 0, 0, 119, *[ACCEPT, REJECT] * 60))
+    driver.advance(0)
+    assert offsets(letters(driver)) == list(range(1, 120, 2))
+    assert all(letter.value is not None for letter in letters(driver))
+    # The first letter of a queue is under way before the others come.
+    assert decoded == [0, 0, 60]
+
+
+def test_records_that_cannot_be_read_are_counted_apart(driver, member) -> None:
+    create_topic(driver.connect(), "dlq.t", **ENABLE)
+    write_values(driver, *[b"x" * 1000] * 1200, codec=Codec.GZIP)
+    write(driver, "t", 1)
+    member.fetch(T, max_records=2000, batch_size=2000)
+    member.acknowledge(("t", 0, 1199, 1200, REJECT))
+    driver.advance(0)
+    damaged, sound = letters(driver)
+    assert (damaged.value, sound.value is None) == (None, False)
+    counters = driver.node.share.partitions.counters
+    assert (counters.dead_letters, counters.dead_letters_without_record) == (1, 1)
+    assert [report for report in driver.reports if "headers alone" in report]
+
+
+def test_no_letter_has_a_record_of_a_later_topic(driver, member, persister) -> None:
+    create_topic(driver.connect(), "dlq.t", **ENABLE)
+    write(driver, "t", 3)
+    member.fetch(T)
+    persister.holds = True
+    member.send_acknowledge(("t", 0, 1, 1, REJECT))
+    driver.connect().ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 4)
+    driver.advance(10)
+    create_topic(driver.connect(), "t")
+    write_values(driver, b"new0", b"new1")
+    persister.holds = False
+    persister.release(driver)
+    driver.advance(100)
+    assert letters(driver) == []
+
+
+def test_a_later_topic_is_not_read(driver) -> None:
+    create_topic(driver.connect(), "dlq.t", **ENABLE)
+    write(driver, "t", 3)
+    key = ShareKey(GroupId("g"), TopicId(b"\x07" * 16), 0)
+    led = LedSharePartition(key, TopicPartition(TopicName("t"), 0), LeaderEpoch(0))
+    done: list[tuple[bool, int]] = []
+    letter = DeadLetters(Offset(1), Offset(1), 1, DeadLetterCause.REJECTED)
+    Member(driver).fetch(T)  # makes the writer
+    driver.node.share.partitions._dead_letters.copy(led, letter, lambda *outcome: done.append(outcome))
+    driver.dispatch(DeadlineReached())
+    driver.advance(0)
+    assert done == [(True, 1)]
+    assert [letter.value for letter in letters(driver)] == [None]

@@ -6,6 +6,9 @@ until then a new leader finds them lost again.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from itertools import islice
+
 from oncelog.base.ids import Offset
 from oncelog.core.share.in_flight import InFlightBatch
 from oncelog.core.share.model import RecordState
@@ -99,7 +102,11 @@ def _move_start(window: Window, offset: Offset) -> None:
     if offset <= window.start_offset:
         return
     for batch in window.overlapping(window.start_offset, offset - 1):
-        for run in batch.runs:
+        # Only the runs that the start passes: a batch of many runs is passed one by one.
+        first = bisect_left(batch.runs, window.start_offset, key=lambda run: run.last_offset)
+        for run in islice(batch.runs, first, None):
+            if run.first_offset >= offset:
+                break
             if run.state.is_terminal:
                 window.terminal_count -= run.count_from(window.start_offset) - run.count_from(offset)
     window.start_offset = offset

@@ -18,7 +18,9 @@ class ShareCounters:
     acknowledged: Counter[AcknowledgeType] = field(default_factory=Counter)
     """Records by type of acknowledgement."""
     dead_letters: int = 0
-    """Records written to dead letter topics."""
+    """Dead letters written as their groups wish."""
+    dead_letters_without_record: int = 0
+    """Dead letters written with headers alone, as the record could not be copied."""
     failed_dead_letters: int = 0
     """Records archived although their dead letter could not be written."""
 
@@ -33,7 +35,11 @@ class ShareCounters:
 
     def with_led(self, machines: list[SharePartition]) -> ShareCounters:
         total = ShareCounters(
-            self.lock_timeouts, Counter(self.acknowledged), self.dead_letters, self.failed_dead_letters
+            self.lock_timeouts,
+            Counter(self.acknowledged),
+            self.dead_letters,
+            self.dead_letters_without_record,
+            self.failed_dead_letters,
         )
         for machine in machines:
             total.add(machine)

@@ -4,7 +4,8 @@ A dead letter is written before its record is archived, and durable as with acks
 failover, or a request whose answer was lost. As in Apache Kafka a record is archived even if its dead letter cannot be
 written: when the topic is missing or not enabled, its leader refuses, or five attempts fail.
 
-Copies for one partition of a dead letter topic wait in a lane and share the next batch, one batch at a time.
+Copies for one partition of a dead letter topic wait in a lane and share the next batch, one batch at a time. What a
+batch reads and writes is bounded, so that it holds the loop only briefly; the rest goes into the next one.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId, TopicName, TopicPartition
@@ -28,12 +30,18 @@ from oncelog.core.share.model import DeadLetters
 from oncelog.handlers.broker.shares import LedSharePartition
 from oncelog.handlers.topics.creation import new_topic_id
 from oncelog.node.kernel.events import Outbox, Report
-from oncelog.node.share.dead_letter_records import BATCH_BYTES, Source, encoded_size, originals
+from oncelog.node.share.dead_letter_records import (
+    BATCH_BYTES,
+    MAX_BATCH_BYTES,
+    NO_RECORD,
+    Originals,
+    Source,
+    encoded_size,
+)
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 
 if TYPE_CHECKING:
-    from oncelog.core.groups.share.settings import ShareGroupSettings
     from oncelog.node.cluster.group_settings import ShareSettingsOfGroups
     from oncelog.node.cluster.metadata import Metadata
     from oncelog.node.cluster.metadata_log import MetadataLog
@@ -45,22 +53,37 @@ _ENABLE_KEY: Final = "errors.deadletterqueue.group.enable"
 _DEAD_LETTERS_SINCE: Final = 2
 """``share.version``."""
 ATTEMPTS: Final = 5
+_MOST_COPIES: Final = 100
+"""Copies in one batch: the end of each is a write of its share partition's state."""
 _BACKOFF_MS: Final = SECOND_MS
 _MAX_BACKOFF_MS: Final = 30 * SECOND_MS
 # The leader moved, or no answer came.
 _RETRIABLE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT)
 
-Done = Callable[[bool], None]
-"""Called with True when the dead letters are durable, False if they cannot be written."""
+Done = Callable[[bool, int], None]
+"""Called with True when the dead letters are durable, False if they cannot be written; and with how many have headers
+alone, although the group copies records."""
 
 
 @dataclass(slots=True, eq=False)
 class _Copy:
+    led: LedSharePartition
     source: Source
     letters: DeadLetters
     done: Done
     next_offset: int
     attempts: int = 0
+    headers_only: int = 0
+    """Dead letters written so, up to ``next_offset``."""
+
+
+class _Part(NamedTuple):
+    """The dead letters of a copy in one batch."""
+
+    copy: _Copy
+    end: int
+    """The offset up to which the batch has all."""
+    headers_only: int
 
 
 @dataclass(slots=True)
@@ -93,15 +116,18 @@ class DeadLetterWriter:
         # Copies that wait for the creation of their topic.
         self._creating: dict[TopicName, list[_Copy]] = {}
         self._next_report_ms = 0
+        self._next_warning_ms = 0
 
     def are_enabled(self) -> bool:
         return self._metadata.image.features.get(SHARE_VERSION, 0) >= _DEAD_LETTERS_SINCE
 
     def copy(self, led: LedSharePartition, letters: DeadLetters, done: Done) -> None:
-        source = Source(led.key.group_id, led.partition)
-        self._start(_Copy(source, letters, done, letters.first_offset))
+        source = Source(led.key.group_id, led.key.topic_id, led.partition)
+        self._start(_Copy(led, source, letters, done, letters.first_offset))
 
     def _start(self, copy: _Copy) -> None:
+        if copy.led.refusal is not None:
+            return  # the next leader reads the state, and writes them
         group_id = copy.source.group_id
         topic = self._settings.of(group_id).dead_letter_topic
         problem = self._problem(group_id, topic)
@@ -181,64 +207,83 @@ class DeadLetterWriter:
         lane = self._lanes[partition]
         if lane.is_busy:
             return
+        lane.queue = deque(copy for copy in lane.queue if copy.led.refusal is None)
         if not lane.queue:
             del self._lanes[partition]
             return
         lane.is_busy = True
-        records, ends = self._next_batch(partition, lane)
-        self._appends.append(partition, build_batch(records), partial(self._appended, partition, ends))
+        records, parts = self._next_batch(partition, lane)
+        self._appends.append(partition, build_batch(records), partial(self._appended, partition, parts))
 
-    def _next_batch(self, partition: TopicPartition, lane: _Lane) -> tuple[list[Record], list[tuple[_Copy, int]]]:
-        """The records of the next batch, and of each copy the offset up to which it has them."""
+    def _next_batch(self, partition: TopicPartition, lane: _Lane) -> tuple[list[Record], list[_Part]]:
         image = self._metadata.image.topics.get(partition.topic)
         configs = {} if image is None else image.configs
         max_bytes = int(topic_value(self._metadata.config, configs, TOPIC_KEYS["max.message.bytes"]))  # type: ignore[arg-type]  # an INT
+        originals = Originals(max_bytes)
         records: list[Record] = []
-        ends: list[tuple[_Copy, int]] = []
+        parts: list[_Part] = []
         size = BATCH_BYTES
-        for copy in lane.queue:
-            offset, letters = copy.next_offset, copy.letters
-            found = self._originals(copy, max_bytes)
-            while offset <= letters.last_offset:
-                key, value = found.get(offset, (None, None))
+        for copy in islice(lane.queue, _MOST_COPIES):
+            offset, letters, headers_only = copy.next_offset, copy.letters, 0
+            copies = self._settings.of(copy.source.group_id).copies_dead_letters
+            end = self._read(originals, copy) if copies else letters.last_offset + 1
+            while offset < end:
+                original = originals.get(copy.source, offset)
                 headers = copy.source.headers(offset, letters)
-                record = Record(len(records), self._deadlines.now_ms, key, value, headers)
+                record = Record(len(records), self._deadlines.now_ms, *(original or NO_RECORD), headers)
+                if records and size + encoded_size(record) > min(max_bytes, MAX_BATCH_BYTES):
+                    break
                 if size + encoded_size(record) > max_bytes:
-                    if records:
-                        break
-                    record = record._replace(key=None, value=None)
+                    record, original = record._replace(key=None, value=None), None
+                headers_only += copies and original is None
                 size += encoded_size(record)
                 records.append(record)
                 offset += 1
             if offset > copy.next_offset:
-                ends.append((copy, offset))
+                parts.append(_Part(copy, offset, headers_only))
             if offset <= letters.last_offset:
                 break
-        return records, ends
+        return records, parts
 
-    def _originals(self, copy: _Copy, max_bytes: int) -> dict[int, tuple[bytes | None, bytes | None]]:
-        settings: ShareGroupSettings = self._settings.of(copy.source.group_id)
+    def _read(self, originals: Originals, copy: _Copy) -> int:
+        """Read what a copy needs next, if there is room; returns the offset up to which it is known."""
         leader = self._partitions.leader_log(copy.source.partition)
-        if not settings.copies_dead_letters or isinstance(leader, ErrorCode):
-            return {}
-        return originals(leader.log, copy.next_offset, copy.letters.last_offset, max_bytes)
+        # A topic that was made again under the name has other records.
+        if isinstance(leader, ErrorCode) or leader.log.topic_id != copy.source.topic_id:
+            return copy.letters.last_offset + 1
+        return originals.read(copy.source, leader.log, copy.next_offset, copy.letters.last_offset)
 
-    def _appended(self, partition: TopicPartition, ends: list[tuple[_Copy, int]], error_code: ErrorCode) -> None:
+    def _appended(self, partition: TopicPartition, parts: list[_Part], error_code: ErrorCode) -> None:
         lane = self._lanes[partition]
         lane.is_busy = False
-        for copy, offset in ends:
+        for copy, offset, headers_only in parts:
             if error_code == ErrorCode.NONE:
                 copy.next_offset, copy.attempts = offset, 0
+                copy.headers_only += headers_only
             if error_code == ErrorCode.NONE and offset <= copy.letters.last_offset:
                 continue  # the rest goes into the next batch
             lane.queue.remove(copy)
             if error_code == ErrorCode.NONE:
-                copy.done(True)
+                self._finish(copy)
             elif error_code in _RETRIABLE:
                 self._try_later(copy, f"dead letters for {partition} could not be written: {error_code.name}")
             else:
                 self._fail(copy, f"dead letters for {partition} are refused: {error_code.name}")
         self._send_next(partition)
+
+    def _finish(self, copy: _Copy) -> None:
+        now_ms = self._deadlines.now_ms
+        if copy.headers_only and now_ms >= self._next_warning_ms:
+            self._next_warning_ms = now_ms + MINUTE_MS
+            group_id, _, partition = copy.source
+            self._outbox.effects.append(
+                Report(
+                    "warning",
+                    f"{copy.headers_only} dead letters of {partition} in share group {group_id} have headers alone: "
+                    "their records cannot be read, or are larger than is copied",
+                )
+            )
+        copy.done(True, copy.headers_only)
 
     # Failures
 
@@ -257,4 +302,4 @@ class DeadLetterWriter:
             self._outbox.effects.append(
                 Report("error", f"{problem}; its records are archived without a dead letter, as in Apache Kafka")
             )
-        copy.done(False)
+        copy.done(False, 0)

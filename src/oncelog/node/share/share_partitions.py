@@ -275,14 +275,17 @@ class SharePartitions:
             self._drop_if_unused(led.key.group_id)
 
     def _copy(self, led: LedSharePartition, letters: DeadLetters) -> None:
+        if led.refusal is not None:
+            return  # the next leader reads the state, and writes them
         led.writes += 1
         self._dead_letters.copy(led, letters, partial(self._copied, led, letters))
 
-    def _copied(self, led: LedSharePartition, letters: DeadLetters, is_written: bool) -> None:
+    def _copied(self, led: LedSharePartition, letters: DeadLetters, is_written: bool, headers_only: int) -> None:
         led.writes -= 1
         count = letters.last_offset - letters.first_offset + 1
         if is_written:
-            self.counters.dead_letters += count
+            self.counters.dead_letters += count - headers_only
+            self.counters.dead_letters_without_record += headers_only
         else:
             self.counters.failed_dead_letters += count
         # As in Apache Kafka, records are archived whether they could be copied or not.

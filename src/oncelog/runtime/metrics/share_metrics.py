@@ -86,6 +86,7 @@ def _outcomes(shares: SharePartitions | None) -> Iterator[Metric]:
         "oncelog_share_dead_letters", "Dead letters, written or failed for good.", labels=["outcome"]
     )
     letters.add_metric(["written"], counters.dead_letters)
+    letters.add_metric(["headers_only"], counters.dead_letters_without_record)
     letters.add_metric(["failed"], counters.failed_dead_letters)
     yield letters
 

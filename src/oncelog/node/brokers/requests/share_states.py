@@ -10,8 +10,9 @@ from collections import deque
 from functools import partial
 from typing import Any, Final
 
+from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId, GroupId
-from oncelog.core.share_state.model import ReadState, ShareKey, StateRequest, WriteState
+from oncelog.core.share_state.model import ReadState, ShareKey, StateReply, StateRequest, WriteState
 from oncelog.handlers.share.state import REQUESTS_PER_SLICE
 from oncelog.handlers.share.state_messages import message_of, replies_in
 from oncelog.node.brokers.broker_links import BrokerLinks, LinkPurpose
@@ -22,6 +23,8 @@ MOST_REQUESTS: Final = REQUESTS_PER_SLICE
 MOST_READS: Final = 100
 """A state may have thousands of batches, and a response of many reads would be large."""
 _BATCH_BYTES: Final = 20
+_MOST_BATCHES: Final = MOST_BYTES // _BATCH_BYTES - 1
+"""The most batches of one share partition in a message: a receiver decodes ``REQUEST_MAX_ELEMENTS`` elements in all."""
 
 _Lane = tuple[BrokerId, type, GroupId]
 
@@ -33,10 +36,13 @@ class ShareStateRequests:
         self._under_way: set[_Lane] = set()
 
     def send(self, broker_id: BrokerId, message: ChangeShareState, on_answer: OnAnswer) -> Cancel:
-        request = message.request
-        queued = Queued(message, on_answer)
-        self._queues.setdefault((broker_id, type(request), request.key.group_id), deque()).append(queued)
-        return queued.forget
+        parts = _parts_of(message.request)
+        answer = on_answer if len(parts) == 1 else _Answers(len(parts), on_answer).add
+        key = parts[0].key
+        queue = self._queues.setdefault((broker_id, type(parts[0]), key.group_id), deque())
+        queued = [Queued(ChangeShareState(part), answer) for part in parts]
+        queue += queued
+        return partial(_forget, queued)
 
     def send_queued(self) -> bool:
         """Send where nothing is on its way; True if some requests still wait."""
@@ -51,10 +57,10 @@ class ShareStateRequests:
         taken: dict[ShareKey, Queued[ChangeShareState]] = {}
         size = 0
         most = MOST_READS if lane[1] is ReadState else MOST_REQUESTS
-        while queue and len(taken) < most and size < MOST_BYTES:
+        while queue and len(taken) < most:
             request = queue[0].message.request
             if queue[0].on_answer is not None:
-                if request.key in taken:
+                if request.key in taken or (taken and size + _size_of(request) > MOST_BYTES):
                     break
                 taken[request.key] = queue[0]
                 size += _size_of(request)
@@ -71,6 +77,43 @@ class ShareStateRequests:
         replies = {} if response is None else replies_in(lane[1], response)
         for key, queued in sent.items():
             queued.answer(replies.get((key.topic_id, key.partition), UNREACHABLE))
+
+
+class _Answers:
+    """The answer to a write that was sent in parts: the first failure, else that of the last part."""
+
+    def __init__(self, count: int, on_answer: OnAnswer) -> None:
+        self._left = count
+        self._on_answer = on_answer
+        self._failure: object | None = None
+
+    def add(self, answer: object) -> None:
+        self._left -= 1
+        is_refusal = not isinstance(answer, StateReply) or answer.error_code is not ErrorCode.NONE
+        if is_refusal and self._failure is None:
+            self._failure = answer
+        if not self._left:
+            self._on_answer(answer if self._failure is None else self._failure)
+
+
+def _parts_of(request: StateRequest) -> list[StateRequest]:
+    """A write with more batches than a message takes, in parts.
+
+    Each has the start offset and the count of the whole, which the coordinator merges as those of one write. If a part
+    fails the write has failed, and is repeated whole. The coordinator may keep the other parts then, just as it may
+    keep a write whose answer is lost.
+    """
+    if not isinstance(request, WriteState) or len(request.batches) <= _MOST_BATCHES:
+        return [request]
+    return [
+        request._replace(batches=request.batches[first : first + _MOST_BATCHES])
+        for first in range(0, len(request.batches), _MOST_BATCHES)
+    ]
+
+
+def _forget(queued: list[Queued[ChangeShareState]]) -> None:
+    for part in queued:
+        part.forget()
 
 
 def _size_of(request: StateRequest) -> int:
