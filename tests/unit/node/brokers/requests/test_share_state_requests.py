@@ -81,6 +81,7 @@ def test_a_large_write_goes_in_parts(bench) -> None:
         message = bench.next_message()
         taken(message)
         (part,) = requests_of(message)
+        assert isinstance(part, WriteState)
         assert part._replace(batches=()) == request._replace(batches=())
         batches += part.batches
         bench.answer(OK)
