@@ -6,6 +6,12 @@ import pytest
 
 from oncelog.base.errors import ErrorCode as E
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
+from oncelog.wire.messages.share_acknowledge import (
+    AcknowledgementBatch,
+    AcknowledgePartition,
+    AcknowledgeTopic,
+    ShareAcknowledgeRequest,
+)
 from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.scenario.node.driver import Driver
 from tests.scenario.node.hanging import Producer, made
@@ -448,3 +454,18 @@ def test_a_member_over_its_quota_gets_its_records_and_waits_afterwards(driver, m
     assert member.peer.paused
     driver.advance(got.throttle_time_ms)
     assert not member.peer.paused
+
+
+def test_a_partition_named_twice_is_answered_when_all_of_it_is_durable(driver, member, persister) -> None:
+    write(driver, "t", 3)
+    member.fetch(T)
+    persister.holds = True
+    batches = [AcknowledgementBatch(first_offset=0, last_offset=2, acknowledge_types=[ACCEPT])]
+    named = [AcknowledgePartition(partition_index=0, acknowledgement_batches=each) for each in (batches, [])]
+    topic = AcknowledgeTopic(topic_id=member.topic_id("t"), partitions=named)
+    request = ShareAcknowledgeRequest(group_id="g", member_id="m", share_session_epoch=member.epoch, topics=[topic])
+    member.peer.send(request, 2)
+    assert not member.peer.responses
+    persister.error = E.COORDINATOR_NOT_AVAILABLE
+    persister.release(driver)
+    assert errors(member.answer()) == [E.COORDINATOR_NOT_AVAILABLE]
