@@ -469,3 +469,47 @@ def test_a_partition_named_twice_is_answered_when_all_of_it_is_durable(driver, m
     persister.error = E.COORDINATOR_NOT_AVAILABLE
     persister.release(driver)
     assert errors(member.answer()) == [E.COORDINATOR_NOT_AVAILABLE]
+
+
+def set_share_version(driver: Driver, level: int, upgrade_type: int) -> None:
+    update = FeatureUpdateKey(feature="share.version", max_version_level=level, upgrade_type=upgrade_type)
+    driver.connect().ask(UpdateFeaturesRequest(timeout_ms=1000, feature_updates=[update]), 1)
+
+
+def test_a_state_is_read_again_when_all_older_writes_have_ended(driver, member, persister) -> None:
+    write(driver, "t", 3)
+    member.fetch(T)
+    persister.holds = True
+    member.send_acknowledge(("t", 0, 0, 2, ACCEPT))
+    set_share_version(driver, 0, 2)
+    set_share_version(driver, 2, 1)
+    persister.holds = False
+    other = Member(driver, member_id="other")
+    other.send_fetch(T, max_wait_ms=60_000)
+    persister.release(driver)
+    assert errors(member.answer()) == [E.NONE]
+    assert not other.peer.responses
+    write(driver, "t", 1)
+    assert acquired(other.answer()) == [(3, 3, 1)]
+
+
+def test_a_fenced_share_partition_waits_for_its_other_writes(driver, member, persister) -> None:
+    write(driver, "t", 4)
+    member.fetch(T)
+    persister.holds = True
+    other = Member(driver, member_id="other")
+    other.fetch(T)
+    member.send_acknowledge(("t", 0, 0, 0, ACCEPT))
+    fenced = persister.held.pop()
+    again = Member(driver, member_id="m", peer=driver.connect())
+    again.epoch = member.epoch
+    again.send_acknowledge(("t", 0, 1, 3, ACCEPT))
+    durable = persister.held.pop()
+    persister.error = E.FENCED_STATE_EPOCH
+    fenced()
+    persister.error, persister.holds = E.NONE, False
+    other.send_fetch(max_wait_ms=60_000)
+    persister.held.append(durable)
+    persister.release(driver)
+    assert errors(again.answer()) == [E.NONE]
+    assert acquired(other.answer()) == [(0, 0, 1)]

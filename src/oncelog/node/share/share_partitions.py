@@ -3,7 +3,8 @@
 The rules:
 
 1. A share partition is read from its coordinator at the first fetch and lives in one leader epoch. The coordinator
-   refuses writes of older epochs, so no acknowledgement is answered by a former leader once a new one has read.
+   refuses writes of older epochs, so no acknowledgement is answered by a former leader once a new one has read. In the
+   same epoch the read waits for the writes that are still on their way.
 2. An acknowledgement is answered when its state is durable at the coordinator; a refused one has changed nothing.
 3. It is dropped with the leadership, the topic, the last session of its group, or a write that the coordinator fences.
    Locks and delivery counts in memory are lost then; the records come again.
@@ -86,6 +87,8 @@ class SharePartitions:
         self.counters = ShareCounters()
         self.led_partitions = LedPartitions()
         self._alarms: dict[ShareKey, Alarm] = {}
+        self._ending: dict[ShareKey, LedSharePartition] = {}
+        """Dropped with writes on their way."""
 
     @property
     def now_ms(self) -> int:
@@ -105,8 +108,15 @@ class SharePartitions:
             return None
         led = LedSharePartition(key, partition, leader.leader_epoch)
         self.led_partitions.add(led)
-        self._loader.load(led, leader)
+        if not self._must_wait(led):
+            self._loader.load(led)
         return led
+
+    def _must_wait(self, led: LedSharePartition) -> bool:
+        """True while writes of the same epoch are on their way, which the coordinator would not refuse: a state read
+        before they arrive has records available whose acknowledgement may still be answered."""
+        ending = self._ending.get(led.key)
+        return ending is not None and ending.leader_epoch == led.leader_epoch
 
     def led_already(self, key: ShareKey) -> LedSharePartition | None:
         return self.led_partitions.get(key)
@@ -231,7 +241,17 @@ class SharePartitions:
         elif outcome.wakes:
             self._changed(led)
         if not led.writes:
-            self._drop_if_unused(led.key.group_id)
+            self._all_written(led)
+
+    def _all_written(self, led: LedSharePartition) -> None:
+        self._drop_if_unused(led.key.group_id)
+        if self._ending.get(led.key) is not led:
+            return
+        next_led = self.led_partitions.get(led.key)
+        is_waiting = next_led is not None and self._must_wait(next_led)
+        del self._ending[led.key]
+        if next_led is not None and is_waiting:
+            self._loader.load(next_led)
 
     def _copy(self, led: LedSharePartition, letters: DeadLetters) -> None:
         led.writes += 1
@@ -247,6 +267,8 @@ class SharePartitions:
         # As in Apache Kafka, records are archived whether they could be copied or not.
         if led.refusal is None and led.machine is not None:
             self._write(led, led.machine.archived(letters))
+        elif not led.writes:
+            self._all_written(led)
 
     # Locks
 
@@ -303,6 +325,8 @@ class SharePartitions:
         if led.refusal is not None:
             return
         led.refusal = refusal
+        if led.writes:
+            self._ending[led.key] = led
         self.led_partitions.remove(led)
         self._loader.dropped(led)
         alarm = self._alarms.pop(led.key, None)
