@@ -471,6 +471,25 @@ def test_a_partition_named_twice_is_answered_when_all_of_it_is_durable(driver, m
     assert errors(member.answer()) == [E.COORDINATOR_NOT_AVAILABLE]
 
 
+@pytest.mark.parametrize("is_fetch", [False, True])
+def test_a_last_request_does_not_end_the_session_that_replaced_its_own(driver, member, persister, is_fetch) -> None:
+    write(driver, "t", 3)
+    member.fetch(T)
+    persister.holds = True
+    member.epoch = -1
+    if is_fetch:
+        member.send_fetch(acks=[("t", 0, 0, 2, ACCEPT)])
+    else:
+        member.send_acknowledge(("t", 0, 0, 2, ACCEPT))
+    write(driver, "t", 3)
+    again = Member(driver)
+    assert acquired(again.fetch(T)) == [(3, 5, 1)]
+    persister.holds = False
+    persister.release(driver)
+    assert member.answer().error_code == E.NONE
+    assert errors(again.acknowledge(("t", 0, 3, 5, ACCEPT))) == [E.NONE]
+
+
 def set_share_version(driver: Driver, level: int, upgrade_type: int) -> None:
     update = FeatureUpdateKey(feature="share.version", max_version_level=level, upgrade_type=upgrade_type)
     driver.connect().ask(UpdateFeaturesRequest(timeout_ms=1000, feature_updates=[update]), 1)

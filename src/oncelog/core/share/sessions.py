@@ -140,9 +140,8 @@ class ShareSessions:
             and session.epoch == next_epoch(begun.epoch)
         )
 
-    def partitions_of(self, key: SessionKey) -> tuple[PartitionKey, ...]:
-        session = self._sessions.get(key)
-        return () if session is None else tuple(session.partitions)
+    def get(self, key: SessionKey) -> ShareSession | None:
+        return self._sessions.get(key)
 
     def remove(self, key: SessionKey) -> ShareSession | None:
         session = self._sessions.pop(key, None)

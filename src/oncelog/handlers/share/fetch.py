@@ -88,8 +88,8 @@ def handle(request: wire.ShareFetchRequest, context: Context) -> Steps[wire.Shar
         if error_code != ErrorCode.NONE:
             return error_answer(error_code)
     acknowledged = yield from until_durable(pending)
-    if request.share_session_epoch == FINAL_EPOCH:
-        shares.end_session(checked.key)
+    if request.share_session_epoch == FINAL_EPOCH and begun.session is not None:
+        shares.end_session(begun.session)
     return answer.finish(acknowledged)
 
 

@@ -23,7 +23,7 @@ from oncelog.core.controller.brokers.features import SHARE_VERSION
 from oncelog.core.share.errors import InvalidShareState, client_error
 from oncelog.core.share.model import Acknowledgement, DeadLetters, Refusal, ShareSettings, ShareState
 from oncelog.core.share.partition import SharePartition
-from oncelog.core.share.sessions import PartitionKey, SessionKey, ShareSessions
+from oncelog.core.share.sessions import PartitionKey, SessionKey, ShareSession, ShareSessions
 from oncelog.core.share.transitions import StateWrite
 from oncelog.core.share_state.model import ShareKey
 from oncelog.handlers.broker.shares import NOT_LEADER, UNKNOWN_PARTITION, LedSharePartition, PendingAcknowledgement
@@ -187,8 +187,11 @@ class SharePartitions:
 
     # The end of sessions
 
-    def end_session(self, key: SessionKey) -> None:
-        self._release(key, self.sessions.partitions_of(key))
+    def end_session(self, session: ShareSession) -> None:
+        key = session.key
+        if self.sessions.get(key) is not session:
+            return
+        self._release(key, tuple(session.partitions))
         self.sessions.remove(key)
         self._drop_if_unused(key.group_id)
 
