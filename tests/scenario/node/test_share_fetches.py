@@ -490,6 +490,30 @@ def test_a_last_request_does_not_end_the_session_that_replaced_its_own(driver, m
     assert errors(again.acknowledge(("t", 0, 3, 5, ACCEPT))) == [E.NONE]
 
 
+def test_a_repeated_fetch_displaces_the_first(driver, member) -> None:
+    member.fetch(T)
+    member.send_fetch(max_wait_ms=60_000)
+    again = Member(driver)
+    again.epoch = member.epoch - 1
+    again.send_fetch(max_wait_ms=60_000)
+    write(driver, "t", 3)
+    assert member.answer().error_code == E.INVALID_SHARE_SESSION_EPOCH
+    assert acquired(again.answer()) == [(0, 2, 1)]
+
+
+def test_a_member_that_goes_during_a_search_acquires_nothing(driver, member) -> None:
+    set_group_configs(driver.connect(), "g", share_auto_offset_reset="by_duration:PT1M")
+    write(driver, "t", 30_000)
+    other = Member(driver, member_id="other")
+    other.fetch()
+    driver.hold_jobs = True
+    member.send_fetch(T, max_wait_ms=500)
+    assert driver.held
+    driver.disconnect(member.peer)
+    driver.release()
+    assert acquired(other.fetch(T))[0][::2] == (0, 1)
+
+
 def set_share_version(driver: Driver, level: int, upgrade_type: int) -> None:
     update = FeatureUpdateKey(feature="share.version", max_version_level=level, upgrade_type=upgrade_type)
     driver.connect().ask(UpdateFeaturesRequest(timeout_ms=1000, feature_updates=[update]), 1)

@@ -72,6 +72,8 @@ class Begun(NamedTuple):
     partitions: tuple[PartitionKey, ...] = ()
     epoch: int = INITIAL_EPOCH
     """The request's."""
+    connection_id: int = -1
+    """The request's."""
 
 
 class ShareSessions:
@@ -115,7 +117,7 @@ class ShareSessions:
             # The sessions would outgrow their bound: the member starts over, with fewer partitions or later.
             return Begun(ErrorCode.SHARE_SESSION_NOT_FOUND)
         session.epoch = next_epoch(epoch)
-        return Begun(ErrorCode.NONE, session, tuple(session.partitions), epoch)
+        return Begun(ErrorCode.NONE, session, tuple(session.partitions), epoch, connection_id)
 
     def acknowledge(self, key: SessionKey, epoch: int, connection_id: int) -> ErrorCode:
         """Begin a ShareAcknowledge. A session cannot open with one."""
@@ -132,12 +134,14 @@ class ShareSessions:
         return ErrorCode.NONE
 
     def is_current(self, begun: Begun) -> bool:
-        """True if no later request of the member has arrived, and its session is still open."""
+        """True if no later request of the member has arrived, nor the same again on another connection, and its session
+        is still open."""
         session = begun.session
         return (
             session is not None
             and self._sessions.get(session.key) is session
             and session.epoch == next_epoch(begun.epoch)
+            and session.connection_id == begun.connection_id
         )
 
     def get(self, key: SessionKey) -> ShareSession | None:
@@ -186,7 +190,7 @@ class ShareSessions:
         self.partition_count += len(partitions)
         self._by_connection.setdefault(connection_id, {})[key] = None
         self._by_group[key.group_id] = self._by_group.get(key.group_id, 0) + 1
-        return Begun(ErrorCode.NONE, session, tuple(partitions))
+        return Begun(ErrorCode.NONE, session, tuple(partitions), connection_id=connection_id)
 
     def _continues(self, session: ShareSession, epoch: int, connection_id: int) -> bool:
         if epoch == session.epoch:

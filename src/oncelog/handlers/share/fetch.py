@@ -149,6 +149,9 @@ def _fetch(
         for fetched in searches:
             yield from _search(fetched, context, shares)
         if searches:
+            # The member may have gone meanwhile: nobody would acknowledge what it acquires.
+            if not shares.sessions.is_current(begun):
+                return ErrorCode.INVALID_SHARE_SESSION_EPOCH
             continue
         if not waits:
             break

@@ -73,6 +73,7 @@ def test_a_request_whose_answer_was_lost_is_repeated_on_another_connection() -> 
     again = fetch(kept, 1, connection=2)
     assert again.error_code == ErrorCode.NONE
     assert kept.is_current(again)
+    assert not kept.is_current(first)
     assert kept.close(1) == []  # the old connection's end is noticed late: the session is the new one's
     assert fetch(kept, 2, connection=2).error_code == ErrorCode.NONE
     assert not kept.is_current(first)
