@@ -176,7 +176,8 @@ def _release_expired(window: Window, run: Run, transition: Transition) -> None:
 def _changing(window: Window, transition: Transition) -> Iterator[tuple[InFlightBatch, Sequence[Run]]]:
     """The runs of a transition by batch."""
     for batch in window.overlapping(transition.first_offset, transition.last_offset):
-        runs = [run for run in batch.runs if run.transition is transition]
+        in_range = batch.runs_in(transition.first_offset, transition.last_offset)
+        runs = [run for run in in_range if run.transition is transition]
         if runs:
             yield batch, runs
 
