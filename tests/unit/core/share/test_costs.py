@@ -73,6 +73,6 @@ def cost(work: Callable[[int], Callable[[], object]], count: int) -> float:
     return min(costs)
 
 
-@pytest.mark.parametrize("work", [acknowledge_each, expire_each])
+@pytest.mark.parametrize("work", [acknowledge_each, expire_each, acquire_each])
 def test_many_small_changes_do_not_each_pay_for_all(work: Callable[[int], Callable[[], object]]) -> None:
     assert cost(work, LARGE) < MOST * cost(work, SMALL)
