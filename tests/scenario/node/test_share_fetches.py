@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from oncelog.base.errors import ErrorCode as E
+from oncelog.handlers.share import reads
+from oncelog.storage.segment.batch_scan import iter_batches
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from oncelog.wire.messages.share_acknowledge import (
     AcknowledgementBatch,
@@ -512,6 +514,24 @@ def test_a_member_that_goes_during_a_search_acquires_nothing(driver, member) -> 
     driver.disconnect(member.peer)
     driver.release()
     assert acquired(other.fetch(T))[0][::2] == (0, 1)
+
+
+def test_a_fetch_of_any_number_of_records_reads_no_more_headers_than_the_window_takes(
+    driver, member, monkeypatch
+) -> None:
+    set_group_configs(driver.connect(), "g", share_partition_max_record_locks="100")
+    for _ in range(5):
+        write(driver, "t", 100)
+    headers = []
+
+    def scanned(*args):
+        for batch in iter_batches(*args):
+            headers.append(batch)
+            yield batch
+
+    monkeypatch.setattr(reads, "iter_batches", scanned)
+    assert acquired(member.fetch(T, max_records=2**31 - 1)) == [(0, 99, 1)]
+    assert len(headers) == 2
 
 
 def set_share_version(driver: Driver, level: int, upgrade_type: int) -> None:
