@@ -29,6 +29,8 @@ PARTITION_BYTES: Final = 200
 MAX_BYTES: Final = 24 * MIB
 """For the partitions of all sessions together."""
 _MAX_PARTITIONS: Final = MAX_BYTES // PARTITION_BYTES
+# As many as a broker leads. An answer with all of them is made at once.
+_MAX_SESSION_PARTITIONS: Final = 10_000
 
 PartitionKey = tuple[TopicId, int]
 
@@ -184,7 +186,7 @@ class ShareSessions:
             return Begun(ErrorCode.INVALID_REQUEST)
         self.remove(key)
         partitions = dict.fromkeys(requested, False)
-        if len(self._sessions) >= self._most or self.partition_count + len(partitions) > _MAX_PARTITIONS:
+        if len(self._sessions) >= self._most or not self._has_room(len(partitions), len(partitions)):
             return Begun(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         session = self._sessions[key] = ShareSession(key, partitions, connection_id)
         self.partition_count += len(partitions)
@@ -206,13 +208,17 @@ class ShareSessions:
         session.connection_id = connection_id
         return True
 
+    def _has_room(self, added: int, size: int) -> bool:
+        """True if a session of ``size`` partitions may have so many more than before."""
+        return size <= _MAX_SESSION_PARTITIONS and self.partition_count + added <= _MAX_PARTITIONS
+
     def _update(
         self, session: ShareSession, requested: Iterable[PartitionKey], forgotten: Iterable[PartitionKey]
     ) -> bool:
         """Add and forget partitions; False, without a change, if there is no room."""
         partitions = session.partitions
         added = {partition: True for partition in requested if partition not in partitions}
-        if self.partition_count + len(added) > _MAX_PARTITIONS:
+        if not self._has_room(len(added), len(partitions) + len(added)):
             return False
         before = len(partitions)
         partitions.update(added)

@@ -39,7 +39,8 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to read the topic",
     ErrorCode.SHARE_SESSION_NOT_FOUND: "the member has no session here: open one with epoch 0",
     ErrorCode.INVALID_SHARE_SESSION_EPOCH: "not the next request of the session",
-    ErrorCode.SHARE_SESSION_LIMIT_REACHED: "this broker has group.share.max.share.sessions sessions",
+    ErrorCode.SHARE_SESSION_LIMIT_REACHED: "this broker has group.share.max.share.sessions sessions, or the "
+    "partitions of one or of all are too many",
     ErrorCode.UNKNOWN_TOPIC_ID: "no topic has this id",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such partition, or none of its records is acquired from this broker",
     ErrorCode.NOT_LEADER_OR_FOLLOWER: "this broker does not lead the partition, or another one leads it since",

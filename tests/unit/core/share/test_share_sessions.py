@@ -109,6 +109,15 @@ def test_the_limit_on_partitions(monkeypatch) -> None:
     assert indexes(fetch(kept, 1)) == [0, 1]  # nothing changed
 
 
+def test_the_limit_on_partitions_of_one_session(monkeypatch) -> None:
+    monkeypatch.setattr(sessions, "_MAX_SESSION_PARTITIONS", 2)
+    kept = ShareSessions(10)
+    assert fetch(kept, 0, 0, 1, 2).error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    fetch(kept, 0, 0, 1)
+    assert fetch(kept, 1, 2).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert indexes(fetch(kept, 1)) == [0, 1]  # nothing changed
+
+
 def test_sessions_end_with_their_connection() -> None:
     kept = ShareSessions(10)
     fetch(kept, 0, 0)
