@@ -525,9 +525,9 @@ def test_a_fetch_of_any_number_of_records_reads_no_more_headers_than_the_window_
     headers = []
 
     def scanned(*args):
-        for batch in iter_batches(*args):
-            headers.append(batch)
-            yield batch
+        for header in iter_batches(*args):
+            headers.append(header)
+            yield header
 
     monkeypatch.setattr(reads, "iter_batches", scanned)
     assert acquired(member.fetch(T, max_records=2**31 - 1)) == [(0, 99, 1)]

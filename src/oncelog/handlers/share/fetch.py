@@ -146,10 +146,7 @@ def _fetch(
         reads.add(partition_key, ShareKey(key.group_id, *partition_key), partition)
     waits = request.max_wait_ms > 0
     while not reads.try_to_acquire():
-        searches = reads.searches()
-        for fetched in searches:
-            yield from _search(fetched, context, shares)
-        if searches:
+        if (yield from _search_all(reads, context, shares)):
             # The member may have gone meanwhile: nobody would acknowledge what it acquires.
             if not shares.sessions.is_current(begun):
                 return ErrorCode.INVALID_SHARE_SESSION_EPOCH
@@ -201,6 +198,14 @@ def _params_of(request: wire.ShareFetchRequest, context: Context, shares: Shares
         record_limit=request.share_acquire_mode == _RECORD_LIMIT,
         read_committed=shares.settings_of(key.group_id).read_committed,
     )
+
+
+def _search_all(reads: ShareReads, context: Context, shares: Shares) -> Steps[bool]:
+    """True if there was something to search."""
+    searches = reads.searches()
+    for fetched in searches:
+        yield from _search(fetched, context, shares)
+    return bool(searches)
 
 
 def _search(fetched: Fetched, context: Context, shares: Shares) -> Steps[None]:
