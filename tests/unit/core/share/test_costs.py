@@ -63,9 +63,9 @@ def acquire_each(count: int) -> Callable[[], object]:
 
 
 def cost(work: Callable[[int], Callable[[], object]], count: int) -> float:
-    """The least CPU of three."""
+    """The lesser CPU of two tries."""
     costs = []
-    for _ in range(3):
+    for _ in range(2):
         task = work(count)
         before = time.process_time()
         task()
