@@ -11,6 +11,8 @@ The rules:
 3. A partition that returned records moves to the end of the order.
 4. A partition that a request names only to acknowledge records joins the session as any other, as in Apache Kafka; a
    request that acknowledges and forgets a partition leaves it out.
+5. A request that is repeated on another connection takes the session over. The first one acquires nothing more; it is
+   refused when records come, or at the end of its wait.
 """
 
 from __future__ import annotations

@@ -20,10 +20,10 @@ MOST = 5 * LARGE // SMALL // 2
 """The factor of time, where each change for itself makes it 8, and all of them for each 64."""
 
 
-def acquired(count: int, **settings: int) -> SharePartition:
+def acquired(count: int) -> SharePartition:
     """One batch of ``count`` records, all of them acquired."""
     state = ShareState(0, Offset(0), -1, ())
-    partition = SharePartition(state, ShareSettings(max_in_flight=10_000, may_renew=True, **settings))
+    partition = SharePartition(state, ShareSettings(max_in_flight=10_000, may_renew=True))
     acquire(partition, count, count, 0)
     return partition
 
