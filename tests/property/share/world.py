@@ -270,7 +270,11 @@ class World:
                         self.holders.setdefault(offset, row.member_id)
 
     def _note_unwritten(self, write: StateWrite) -> None:
-        """Records whose lock expired during a failed write after their last delivery are archived without a write."""
+        """Records whose lock expired during a failed write after their last delivery are archived without a write. What
+        a failed final write says holds here all the same."""
+        if write.is_final:
+            for first, last, *_ in write.state.batches:
+                self.unwritten.update(range(first, last + 1))
         for batch in self.partition._window.batches:
             for run in batch.runs:
                 transition = run.transition

@@ -185,16 +185,17 @@ def release(window: Window, member_id: MemberId, changes: Changes) -> None:
 def expire(window: Window, lock: Lock, changes: Changes) -> int:
     """Release the records of an expired lock. Returns their number."""
     count = 0
-    for batch in window.overlapping(lock.first_offset, lock.last_offset):
-        if not any(run.lock is lock and run.transition is None for run in batch.runs):
+    first, last, start = lock.first_offset, lock.last_offset, window.start_offset
+    for batch in window.overlapping(first, last):
+        if not any(run.lock is lock and run.transition is None for run in batch.runs_in(first, last)):
             continue
-        for run in batch.cut(batch.first_offset, Offset(window.start_offset - 1)):
+        for run in batch.cut(first, min(last, Offset(start - 1))):
             if run.lock is lock and run.transition is None:
                 count += run.count
                 changes.apply(run, RecordState.ARCHIVED)
-        for run in batch.cut(window.start_offset, batch.last_offset):
+        for run in batch.cut(max(first, start), last):
             if run.lock is lock and run.transition is None:
                 count += run.count
                 changes.apply(run, RecordState.AVAILABLE)
-        batch.join_runs(batch.first_offset, batch.last_offset)
+        batch.join_runs(first, last)
     return count

@@ -166,28 +166,28 @@ class Acquisition:
         if not batch.is_split:
             return batch.whole.is_available and batch.whole.delivery_count >= from_deliveries
         return any(
-            run.is_available
-            and run.delivery_count >= from_deliveries
-            and run.first_offset <= self._last_offset
-            and run.last_offset >= base_offset
-            for run in batch.runs
+            run.is_available and run.delivery_count >= from_deliveries
+            for run in batch.runs_in(max(base_offset, self._window.available_from), self._last_offset)
         )
 
     def _acquire_part(self, batch: InFlightBatch, base_offset: Offset, room: int) -> int:
         """Acquire available records of a split batch. Returns their number."""
         part = _Part(self._settings.max_deliveries, batch.count, room if self._record_limit else inf)
         acquired: list[AcquiredBatch] = []
-        for run in batch.cut(base_offset, self._last_offset):
+        first = last = max(base_offset, self._window.available_from)
+        for run in batch.cut(first, self._last_offset):
             if not run.is_available:
                 continue
             count = part.take(run)
             if count:
-                held = batch.cut(run.first_offset, Offset(run.first_offset + count - 1))[0]
+                last = Offset(run.first_offset + count - 1)
+                held = batch.cut(run.first_offset, last)[0]
                 self._hold(held)
                 _append(acquired, AcquiredBatch(held.first_offset, held.last_offset, held.delivery_count))
             if part.is_full:
                 break
-        batch.join_runs(base_offset, self._last_offset)
+        batch.join_runs(first, last)
+        batch.join_runs(self._last_offset, self._last_offset)
         self._acquired += acquired
         self._count += part.count
         return part.count
@@ -248,7 +248,7 @@ class Acquisition:
         self._hold(held)
         self._add(first, held_last, held.delivery_count)
         if batch.is_split:
-            self._window.may_have_available = True
+            self._window.made_available(batch.run_at(Offset(held_last + 1)))
 
     def _hold(self, run: Run) -> None:
         run.acquire(self._member_id, self._lock)

@@ -143,6 +143,11 @@ class InFlightBatch:
     def run_at(self, offset: Offset) -> Run:
         return self.runs[bisect_right(self.runs, offset, key=_first_offset) - 1]
 
+    def runs_in(self, first_offset: int, last_offset: int) -> Sequence[Run]:
+        """The runs that have an offset between two, which are inclusive."""
+        begin = max(0, bisect_right(self.runs, first_offset, key=_first_offset) - 1)
+        return self.runs[begin : bisect_right(self.runs, last_offset, lo=begin, key=_first_offset)]
+
     def cut(self, first_offset: Offset, last_offset: Offset) -> Sequence[Run]:
         """The runs between two offsets; runs at the ends are cut there."""
         first, last = max(first_offset, self.first_offset), min(last_offset, self.last_offset)
@@ -156,19 +161,9 @@ class InFlightBatch:
         return self.runs[begin : self._boundary(Offset(last + 1))]
 
     def cut_at(self, offsets: Sequence[Offset]) -> None:
-        """Cut the runs before each of the offsets, which are ascending and within the batch."""
-        runs: list[Run] = []
-        index = 0
-        for run in self.runs:
-            while index < len(offsets) and offsets[index] <= run.last_offset:
-                if offsets[index] > run.first_offset:
-                    right = run.cut(offsets[index])
-                    runs.append(run)
-                    run = right
-                index += 1
-            runs.append(run)
-        self.is_split |= len(runs) > len(self.runs)
-        self.runs = runs
+        """Cut the runs before each of the offsets, which are within the batch."""
+        for offset in offsets:
+            self._boundary(offset)
 
     def _boundary(self, offset: Offset) -> int:
         """The index of the run that starts at ``offset``, which is made by cutting."""

@@ -11,6 +11,8 @@ The rules:
 3. A partition that returned records moves to the end of the order.
 4. A partition that a request names only to acknowledge records joins the session as any other, as in Apache Kafka; a
    request that acknowledges and forgets a partition leaves it out.
+5. A request that is repeated on another connection takes the session over. The first one acquires nothing more; it is
+   refused when records come, or at the end of its wait.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ PARTITION_BYTES: Final = 200
 MAX_BYTES: Final = 24 * MIB
 """For the partitions of all sessions together."""
 _MAX_PARTITIONS: Final = MAX_BYTES // PARTITION_BYTES
+# As many as a broker leads. An answer with all of them is made at once.
+_MAX_SESSION_PARTITIONS: Final = 10_000
 
 PartitionKey = tuple[TopicId, int]
 
@@ -71,6 +75,8 @@ class Begun(NamedTuple):
     session: ShareSession | None = None
     partitions: tuple[PartitionKey, ...] = ()
     epoch: int = INITIAL_EPOCH
+    """The request's."""
+    connection_id: int = -1
     """The request's."""
 
 
@@ -115,7 +121,7 @@ class ShareSessions:
             # The sessions would outgrow their bound: the member starts over, with fewer partitions or later.
             return Begun(ErrorCode.SHARE_SESSION_NOT_FOUND)
         session.epoch = next_epoch(epoch)
-        return Begun(ErrorCode.NONE, session, tuple(session.partitions), epoch)
+        return Begun(ErrorCode.NONE, session, tuple(session.partitions), epoch, connection_id)
 
     def acknowledge(self, key: SessionKey, epoch: int, connection_id: int) -> ErrorCode:
         """Begin a ShareAcknowledge. A session cannot open with one."""
@@ -132,17 +138,18 @@ class ShareSessions:
         return ErrorCode.NONE
 
     def is_current(self, begun: Begun) -> bool:
-        """True if no later request of the member has arrived, and its session is still open."""
+        """True if no later request of the member has arrived, nor the same again on another connection, and its session
+        is still open."""
         session = begun.session
         return (
             session is not None
             and self._sessions.get(session.key) is session
             and session.epoch == next_epoch(begun.epoch)
+            and session.connection_id == begun.connection_id
         )
 
-    def partitions_of(self, key: SessionKey) -> tuple[PartitionKey, ...]:
-        session = self._sessions.get(key)
-        return () if session is None else tuple(session.partitions)
+    def get(self, key: SessionKey) -> ShareSession | None:
+        return self._sessions.get(key)
 
     def remove(self, key: SessionKey) -> ShareSession | None:
         session = self._sessions.pop(key, None)
@@ -181,13 +188,13 @@ class ShareSessions:
             return Begun(ErrorCode.INVALID_REQUEST)
         self.remove(key)
         partitions = dict.fromkeys(requested, False)
-        if len(self._sessions) >= self._most or self.partition_count + len(partitions) > _MAX_PARTITIONS:
+        if len(self._sessions) >= self._most or not self._has_room(len(partitions), len(partitions)):
             return Begun(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         session = self._sessions[key] = ShareSession(key, partitions, connection_id)
         self.partition_count += len(partitions)
         self._by_connection.setdefault(connection_id, {})[key] = None
         self._by_group[key.group_id] = self._by_group.get(key.group_id, 0) + 1
-        return Begun(ErrorCode.NONE, session, tuple(partitions))
+        return Begun(ErrorCode.NONE, session, tuple(partitions), connection_id=connection_id)
 
     def _continues(self, session: ShareSession, epoch: int, connection_id: int) -> bool:
         if epoch == session.epoch:
@@ -203,13 +210,17 @@ class ShareSessions:
         session.connection_id = connection_id
         return True
 
+    def _has_room(self, added: int, size: int) -> bool:
+        """True if a session of ``size`` partitions may have so many more than before."""
+        return size <= _MAX_SESSION_PARTITIONS and self.partition_count + added <= _MAX_PARTITIONS
+
     def _update(
         self, session: ShareSession, requested: Iterable[PartitionKey], forgotten: Iterable[PartitionKey]
     ) -> bool:
         """Add and forget partitions; False, without a change, if there is no room."""
         partitions = session.partitions
         added = {partition: True for partition in requested if partition not in partitions}
-        if self.partition_count + len(added) > _MAX_PARTITIONS:
+        if not self._has_room(len(added), len(partitions) + len(added)):
             return False
         before = len(partitions)
         partitions.update(added)

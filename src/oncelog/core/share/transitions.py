@@ -72,7 +72,7 @@ class Changes:
         self._set(run, self._limited(run, state), is_rejected=False)
         run.unlock()
         if run.state is RecordState.AVAILABLE:
-            self._window.may_have_available = True
+            self._window.made_available(run)
 
     def archive(self, run: Run) -> None:
         """Archive a run whose dead letters are written."""
@@ -125,7 +125,8 @@ def commit(window: Window, transitions: Iterable[Transition]) -> bool:
                 run.unlock()
                 run.transition = None
                 if run.state is RecordState.AVAILABLE:
-                    is_available = window.may_have_available = True
+                    is_available = True
+                    window.made_available(run)
             batch.join_runs(runs[0].first_offset, runs[-1].last_offset)
     return is_available
 
@@ -141,7 +142,8 @@ def roll_back(window: Window, transitions: Iterable[Transition]) -> bool:
                 if run.state is transition.state:
                     _roll_back_run(window, run, transition)
                 if run.state is RecordState.AVAILABLE:
-                    is_available = window.may_have_available = True
+                    is_available = True
+                    window.made_available(run)
             batch.join_runs(runs[0].first_offset, runs[-1].last_offset)
     return is_available
 
@@ -176,7 +178,8 @@ def _release_expired(window: Window, run: Run, transition: Transition) -> None:
 def _changing(window: Window, transition: Transition) -> Iterator[tuple[InFlightBatch, Sequence[Run]]]:
     """The runs of a transition by batch."""
     for batch in window.overlapping(transition.first_offset, transition.last_offset):
-        runs = [run for run in batch.runs if run.transition is transition]
+        in_range = batch.runs_in(transition.first_offset, transition.last_offset)
+        runs = [run for run in in_range if run.transition is transition]
         if runs:
             yield batch, runs
 

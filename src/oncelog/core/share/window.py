@@ -9,7 +9,8 @@ Invariants:
 3. ``terminal_count`` is the number of terminal records at or after the start offset.
 4. Without batches the end is the start offset: the next one to fetch. With batches it is the last one of the window, or
    the start offset once the log's start has passed it.
-5. ``may_have_available`` is True if a record is available or the gap range is active.
+5. ``may_have_available`` is True if a record is available or the gap range is active. No record before
+   ``available_from`` is available.
 6. No available record lies below the start offset.
 """
 
@@ -40,7 +41,16 @@ class GapRange:
 
 
 class Window:
-    __slots__ = ("_firsts", "batches", "end_offset", "gaps", "may_have_available", "start_offset", "terminal_count")
+    __slots__ = (
+        "_firsts",
+        "available_from",
+        "batches",
+        "end_offset",
+        "gaps",
+        "may_have_available",
+        "start_offset",
+        "terminal_count",
+    )
 
     def __init__(self, start_offset: Offset) -> None:
         self.start_offset = start_offset
@@ -49,6 +59,7 @@ class Window:
         self._firsts: list[Offset] = []
         self.terminal_count = 0
         self.may_have_available = False
+        self.available_from = start_offset
         self.gaps: GapRange | None = None
 
     def load(self, batches: Iterable[StateBatch]) -> None:
@@ -73,6 +84,10 @@ class Window:
             self.end_offset = previous_last
             if gap_start is not None:
                 self.gaps = GapRange(gap_start, self.end_offset)
+
+    def made_available(self, run: Run) -> None:
+        self.may_have_available = True
+        self.available_from = min(self.available_from, run.first_offset)
 
     @property
     def in_flight_records(self) -> int:
@@ -144,18 +159,22 @@ class Window:
             if offset is not None:
                 return offset
             self.may_have_available = False
+            self.available_from = Offset(self.end_offset + 1)
         return Offset(self.end_offset + 1)
 
     def _first_available(self) -> Offset | None:
         gaps = self.active_gaps
         gap_start = -1 if gaps is None else gaps.start_offset
-        for batch in self.batches:
+        first = self.available_from
+        # With gaps the batches before it say where the first gap is.
+        for batch in self.batches if gaps is not None else self.overlapping(first, self.end_offset):
             if gaps is not None:
                 if batch.first_offset > gap_start:
                     return Offset(gap_start)
                 gap_start = max(gap_start, batch.last_offset + 1)
-            for run in batch.runs:
+            for run in batch.runs_in(first, batch.last_offset):
                 if run.is_available:
+                    self.available_from = run.first_offset
                     return run.first_offset
         return None
 
@@ -181,6 +200,11 @@ def check_window(window: Window) -> None:
             if run.state is RecordState.AVAILABLE:
                 invariant(run.first_offset >= window.start_offset, "available below the start", at=run.first_offset)
                 invariant(run.transition is not None or window.may_have_available, "an available record is not sought")
+                invariant(
+                    run.transition is not None or run.first_offset >= window.available_from,
+                    "an available record is not sought where it is",
+                    at=run.first_offset,
+                )
         invariant(next_offset == batch.last_offset + 1, "runs do not cover a batch", next=next_offset)
     invariant(terminal == window.terminal_count, "wrong terminal count", counted=terminal, kept=window.terminal_count)
     if window.batches:

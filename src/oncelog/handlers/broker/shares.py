@@ -12,7 +12,7 @@ from oncelog.core.share.model import Acknowledgement, Refusal
 if TYPE_CHECKING:
     from oncelog.core.groups.share.settings import ShareGroupSettings
     from oncelog.core.share.partition import SharePartition
-    from oncelog.core.share.sessions import SessionKey, ShareSessions
+    from oncelog.core.share.sessions import ShareSession, ShareSessions
     from oncelog.core.share_state.model import ShareKey
 
 
@@ -120,5 +120,6 @@ class Shares(Protocol):
     ) -> PendingAcknowledgement:
         """Acknowledge records that a member has acquired."""
 
-    def end_session(self, key: SessionKey) -> None:
-        """End a session and release the records of its member; does not wait until that is durable."""
+    def end_session(self, session: ShareSession) -> None:
+        """End a session and release the records of its member; does not wait until that is durable. Nothing if it has
+        ended already: the member may have another one since."""

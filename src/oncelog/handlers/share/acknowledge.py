@@ -48,10 +48,11 @@ def handle(request: ShareAcknowledgeRequest, context: Context) -> Steps[ShareAck
     error_code = shares.sessions.acknowledge(checked.key, request.share_session_epoch, context.connection_id)
     if error_code != ErrorCode.NONE:
         return ShareAcknowledgeResponse(error_code=error_code)
+    session = shares.sessions.get(checked.key)
     renews = context.version >= _RENEWS_SINCE and request.is_renew_ack
     acknowledger = Acknowledger(context, shares, TopicRights(context), *checked.key, renews)
     outcomes = yield from until_durable(acknowledger.acknowledge(request.topics))
-    if request.share_session_epoch == FINAL_EPOCH:
-        shares.end_session(checked.key)
+    if request.share_session_epoch == FINAL_EPOCH and session is not None:
+        shares.end_session(session)
     lock_ms = shares.settings_of(checked.key.group_id).record_lock_duration_ms
     return acknowledge_answer(outcomes, lock_ms, context)

@@ -80,19 +80,16 @@ class Acknowledger(NamedTuple):
         pending: dict[PartitionKey, PendingAcknowledgement] = {}
         without_batches: list[PartitionKey] = []
         is_anything_acknowledged = False
-        for topic in topics:
-            topic_id = TopicId(topic.topic_id)
-            name = self.context.cluster.image.topic_names.get(topic_id)
-            for partition in topic.partitions:
-                key, batches = (topic_id, partition.partition_index), partition.acknowledgement_batches
-                error_code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else self._error_of(name, key[1], batches)
-                if error_code != ErrorCode.NONE:
-                    pending[key] = _settled(error_code)
-                elif batches:
-                    pending[key] = self._acknowledge_one(key, batches)
-                    is_anything_acknowledged = True
-                else:
-                    without_batches.append(key)
+        for key, batches in _by_partition(topics).items():
+            name = self.context.cluster.image.topic_names.get(key[0])
+            error_code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else self._error_of(name, key[1], batches)
+            if error_code != ErrorCode.NONE:
+                pending[key] = _settled(error_code)
+            elif batches:
+                pending[key] = self._acknowledge_one(key, batches)
+                is_anything_acknowledged = True
+            else:
+                without_batches.append(key)
         # As in Apache Kafka, a partition without acknowledgements is answered only beside one that has some.
         if is_anything_acknowledged:
             pending.update((key, _settled()) for key in without_batches)
@@ -115,6 +112,16 @@ class Acknowledger(NamedTuple):
             for batch in batches
         ]
         return self.shares.acknowledge(ShareKey(self.group_id, *key), self.member_id, acknowledgements)
+
+
+def _by_partition(topics: Iterable[Topic]) -> dict[PartitionKey, list[Batch]]:
+    """The batches of each partition, which a request may name several times: it has one outcome."""
+    gathered: dict[PartitionKey, list[Batch]] = {}
+    for topic in topics:
+        for partition in topic.partitions:
+            batches = gathered.setdefault((TopicId(topic.topic_id), partition.partition_index), [])
+            batches.extend(partition.acknowledgement_batches)
+    return gathered
 
 
 def until_durable(pending: Mapping[PartitionKey, PendingAcknowledgement]) -> Steps[Refusals]:

@@ -39,7 +39,8 @@ ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not allowed to read the topic",
     ErrorCode.SHARE_SESSION_NOT_FOUND: "the member has no session here: open one with epoch 0",
     ErrorCode.INVALID_SHARE_SESSION_EPOCH: "not the next request of the session",
-    ErrorCode.SHARE_SESSION_LIMIT_REACHED: "this broker has group.share.max.share.sessions sessions",
+    ErrorCode.SHARE_SESSION_LIMIT_REACHED: "this broker has group.share.max.share.sessions sessions, or the "
+    "partitions of one or of all are too many",
     ErrorCode.UNKNOWN_TOPIC_ID: "no topic has this id",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such partition, or none of its records is acquired from this broker",
     ErrorCode.NOT_LEADER_OR_FOLLOWER: "this broker does not lead the partition, or another one leads it since",
@@ -88,8 +89,8 @@ def handle(request: wire.ShareFetchRequest, context: Context) -> Steps[wire.Shar
         if error_code != ErrorCode.NONE:
             return error_answer(error_code)
     acknowledged = yield from until_durable(pending)
-    if request.share_session_epoch == FINAL_EPOCH:
-        shares.end_session(checked.key)
+    if request.share_session_epoch == FINAL_EPOCH and begun.session is not None:
+        shares.end_session(begun.session)
     return answer.finish(acknowledged)
 
 
@@ -145,10 +146,10 @@ def _fetch(
         reads.add(partition_key, ShareKey(key.group_id, *partition_key), partition)
     waits = request.max_wait_ms > 0
     while not reads.try_to_acquire():
-        searches = reads.searches()
-        for fetched in searches:
-            yield from _search(fetched, context, shares)
-        if searches:
+        if (yield from _search_all(reads, context, shares)):
+            # The member may have gone meanwhile: nobody would acknowledge what it acquires.
+            if not shares.sessions.is_current(begun):
+                return ErrorCode.INVALID_SHARE_SESSION_EPOCH
             continue
         if not waits:
             break
@@ -197,6 +198,14 @@ def _params_of(request: wire.ShareFetchRequest, context: Context, shares: Shares
         record_limit=request.share_acquire_mode == _RECORD_LIMIT,
         read_committed=shares.settings_of(key.group_id).read_committed,
     )
+
+
+def _search_all(reads: ShareReads, context: Context, shares: Shares) -> Steps[bool]:
+    """True if there was something to search."""
+    searches = reads.searches()
+    for fetched in searches:
+        yield from _search(fetched, context, shares)
+    return bool(searches)
 
 
 def _search(fetched: Fetched, context: Context, shares: Shares) -> Steps[None]:

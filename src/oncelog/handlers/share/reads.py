@@ -208,7 +208,9 @@ class ShareReads:
         led = self.fetched[entry.key].led
         try:
             read = self._locate(entry, max_bytes, minimum_one=minimum_one)
-            batches = _whole_batches(read.chunks, max(entry.machine.end_offset, entry.offset) + max_records)
+            # A client may ask for any number of records; the window takes so many at most.
+            most = min(max_records, entry.machine.settings.max_in_flight)
+            batches = _whole_batches(read.chunks, max(entry.machine.end_offset, entry.offset) + most)
         except OffsetOutOfRange:
             return 0, 0  # truncated below what the group has seen: it waits for the log to grow
         except OSError:

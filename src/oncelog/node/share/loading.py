@@ -18,7 +18,6 @@ from oncelog.handlers.broker.shares import NOT_LEADER, LedSharePartition
 
 if TYPE_CHECKING:
     from oncelog.core.share_state.model import ShareKey
-    from oncelog.handlers.broker.ports import LeaderLog
     from oncelog.node.cluster.group_settings import ShareSettingsOfGroups
     from oncelog.node.kernel.deadlines import Deadlines
     from oncelog.node.logs.delayed_fetches import DelayedFetches
@@ -49,8 +48,8 @@ class StateLoader:
         self._loaded = loaded
         self._searches: dict[ShareKey, tuple[LedSharePartition, ShareState]] = {}
 
-    def load(self, led: LedSharePartition, leader: LeaderLog) -> None:
-        self._persister.read(led.key, leader.leader_epoch, partial(self._read, led))
+    def load(self, led: LedSharePartition) -> None:
+        self._persister.read(led.key, led.leader_epoch, partial(self._read, led))
 
     def dropped(self, led: LedSharePartition) -> None:
         search = self._searches.get(led.key)

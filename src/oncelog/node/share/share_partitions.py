@@ -3,7 +3,8 @@
 The rules:
 
 1. A share partition is read from its coordinator at the first fetch and lives in one leader epoch. The coordinator
-   refuses writes of older epochs, so no acknowledgement is answered by a former leader once a new one has read.
+   refuses writes of older epochs, so no acknowledgement is answered by a former leader once a new one has read. In the
+   same epoch the read waits for the writes that are still on their way.
 2. An acknowledgement is answered when its state is durable at the coordinator; a refused one has changed nothing.
 3. It is dropped with the leadership, the topic, the last session of its group, or a write that the coordinator fences.
    Locks and delivery counts in memory are lost then; the records come again.
@@ -24,7 +25,7 @@ from oncelog.core.controller.brokers.features import SHARE_VERSION
 from oncelog.core.share.errors import InvalidShareState, client_error
 from oncelog.core.share.model import Acknowledgement, DeadLetters, Refusal, ShareSettings, ShareState
 from oncelog.core.share.partition import SharePartition
-from oncelog.core.share.sessions import PartitionKey, SessionKey, ShareSessions
+from oncelog.core.share.sessions import PartitionKey, SessionKey, ShareSession, ShareSessions
 from oncelog.core.share.transitions import StateWrite
 from oncelog.core.share_state.model import ShareKey
 from oncelog.handlers.broker.shares import NOT_LEADER, UNKNOWN_PARTITION, LedSharePartition, PendingAcknowledgement
@@ -88,6 +89,8 @@ class SharePartitions:
         self.counters = ShareCounters()
         self.led_partitions = LedPartitions()
         self._alarms: dict[ShareKey, Alarm] = {}
+        self._ending: dict[ShareKey, LedSharePartition] = {}
+        """Dropped with writes on their way."""
 
     @property
     def now_ms(self) -> int:
@@ -107,8 +110,15 @@ class SharePartitions:
             return None
         led = LedSharePartition(key, partition, leader.leader_epoch)
         self.led_partitions.add(led)
-        self._loader.load(led, leader)
+        if not self._must_wait(led):
+            self._loader.load(led)
         return led
+
+    def _must_wait(self, led: LedSharePartition) -> bool:
+        """True while writes of the same epoch are on their way, which the coordinator would not refuse: a state read
+        before they arrive has records available whose acknowledgement may still be answered."""
+        ending = self._ending.get(led.key)
+        return ending is not None and ending.leader_epoch == led.leader_epoch
 
     def led_already(self, key: ShareKey) -> LedSharePartition | None:
         return self.led_partitions.get(key)
@@ -215,8 +225,11 @@ class SharePartitions:
 
     # The end of sessions
 
-    def end_session(self, key: SessionKey) -> None:
-        self._release(key, self.sessions.partitions_of(key))
+    def end_session(self, session: ShareSession) -> None:
+        key = session.key
+        if self.sessions.get(key) is not session:
+            return
+        self._release(key, tuple(session.partitions))
         self.sessions.remove(key)
         self._drop_if_unused(key.group_id)
 
@@ -272,7 +285,17 @@ class SharePartitions:
         elif outcome.wakes:
             self._changed(led)
         if not led.writes:
-            self._drop_if_unused(led.key.group_id)
+            self._all_written(led)
+
+    def _all_written(self, led: LedSharePartition) -> None:
+        self._drop_if_unused(led.key.group_id)
+        if self._ending.get(led.key) is not led:
+            return
+        next_led = self.led_partitions.get(led.key)
+        is_waiting = next_led is not None and self._must_wait(next_led)
+        del self._ending[led.key]
+        if next_led is not None and is_waiting:
+            self._loader.load(next_led)
 
     def _copy(self, led: LedSharePartition, letters: DeadLetters) -> None:
         if led.refusal is not None:
@@ -291,6 +314,8 @@ class SharePartitions:
         # As in Apache Kafka, records are archived whether they could be copied or not.
         if led.refusal is None and led.machine is not None:
             self._write(led, led.machine.archived(letters))
+        elif not led.writes:
+            self._all_written(led)
 
     # Locks
 
@@ -347,6 +372,8 @@ class SharePartitions:
         if led.refusal is not None:
             return
         led.refusal = refusal
+        if led.writes:
+            self._ending[led.key] = led
         self.led_partitions.remove(led)
         self._loader.dropped(led)
         alarm = self._alarms.pop(led.key, None)

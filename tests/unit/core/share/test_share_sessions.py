@@ -73,6 +73,7 @@ def test_a_request_whose_answer_was_lost_is_repeated_on_another_connection() -> 
     again = fetch(kept, 1, connection=2)
     assert again.error_code == ErrorCode.NONE
     assert kept.is_current(again)
+    assert not kept.is_current(first)
     assert kept.close(1) == []  # the old connection's end is noticed late: the session is the new one's
     assert fetch(kept, 2, connection=2).error_code == ErrorCode.NONE
     assert not kept.is_current(first)
@@ -105,6 +106,15 @@ def test_the_limit_on_partitions(monkeypatch) -> None:
     assert fetch(kept, 0, 0, key=OTHER).error_code == ErrorCode.NONE
     assert fetch(kept, 1, 2).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
     assert (len(kept), kept.partition_count) == (2, 3)
+    assert indexes(fetch(kept, 1)) == [0, 1]  # nothing changed
+
+
+def test_the_limit_on_partitions_of_one_session(monkeypatch) -> None:
+    monkeypatch.setattr(sessions, "_MAX_SESSION_PARTITIONS", 2)
+    kept = ShareSessions(10)
+    assert fetch(kept, 0, 0, 1, 2).error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    fetch(kept, 0, 0, 1)
+    assert fetch(kept, 1, 2).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
     assert indexes(fetch(kept, 1)) == [0, 1]  # nothing changed
 
 
