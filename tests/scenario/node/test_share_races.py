@@ -68,9 +68,9 @@ def test_a_last_request_does_not_end_the_session_that_replaced_its_own(driver, m
     else:
         member.send_acknowledge(("t", 0, 0, 2, ACCEPT))
     write(driver, "t", 3)
+    persister.holds = False  # the write stays held
     again = Member(driver)
     assert acquired(again.fetch(T)) == [(3, 5, 1)]
-    persister.holds = False
     persister.release(driver)
     assert member.answer().error_code == E.NONE
     assert errors(again.acknowledge(("t", 0, 3, 5, ACCEPT))) == [E.NONE]

@@ -77,7 +77,7 @@ class Begun(NamedTuple):
     epoch: int = INITIAL_EPOCH
     """The request's."""
     connection_id: int = -1
-    """The request's."""
+    """The session's then: a member may send its next request on any connection."""
 
 
 class ShareSessions:
@@ -121,7 +121,7 @@ class ShareSessions:
             # The sessions would outgrow their bound: the member starts over, with fewer partitions or later.
             return Begun(ErrorCode.SHARE_SESSION_NOT_FOUND)
         session.epoch = next_epoch(epoch)
-        return Begun(ErrorCode.NONE, session, tuple(session.partitions), epoch, connection_id)
+        return Begun(ErrorCode.NONE, session, tuple(session.partitions), epoch, session.connection_id)
 
     def acknowledge(self, key: SessionKey, epoch: int, connection_id: int) -> ErrorCode:
         """Begin a ShareAcknowledge. A session cannot open with one."""
