@@ -154,7 +154,7 @@ class OffsetStore:
         return list(partitions)
 
     def newest_sequence(self, group_id: GroupId, topic: TopicName, partition: int) -> int:
-        """That of the partition's newest offset, committed or pending; −1 if it has none."""
+        """The sequence of the newest offset, committed or pending; −1 without one."""
         senders = self._senders.get(group_id, topic, partition) or ()
         offsets = [self._pending[producer_id].get(group_id, topic, partition) for producer_id in senders]
         offsets.append(self.committed.get(group_id, topic, partition))

@@ -98,7 +98,7 @@ class _Attempt:
     calls: int = 0
     """Failures of coordinators to answer."""
     last_ms: int | None = None
-    """It must be sent before this time."""
+    """The time before which the request must be sent."""
     cancel: Cancel = field(default=nothing_to_cancel)
     """Ends the present attempt, or the pause before the next."""
 
