@@ -35,7 +35,7 @@ from oncelog.core.groups.consumer.heartbeat import ConsumerHeartbeat
 from oncelog.core.groups.consumer.limits import default_limits
 from oncelog.core.groups.consumer.settings import GroupLimits
 from oncelog.core.groups.consumer_groups import ConsumerGroups, HeartbeatReply
-from oncelog.core.groups.member_quota import MemberMemory, MemberQuota
+from oncelog.core.groups.member_quota import MemberMemory, MemberQuota, share_partitions_of
 from oncelog.core.groups.model import (
     CLASSIC_PROTOCOL,
     CommitRequest,
@@ -340,7 +340,8 @@ class GroupShard:
     def _apply_newer(self, key: consumer_group_records.Key | ShareKey, value: bytes | None) -> None:
         """Apply a record of a consumer group or a share group."""
         group_id = GroupId(key.group)
-        before = _held_bytes(self._groups.get(group_id))
+        group = self._groups.get(group_id)
+        before, partitions_before = _held_bytes(group), share_partitions_of(group)
         try:
             if isinstance(key, ShareKey):
                 self.share.apply(key, None if value is None else share_group_records.decode_value(key, value))
@@ -350,7 +351,8 @@ class GroupShard:
             # A record of a newer release must not keep the partition from loading.
             self.skipped[str(error)] += 1
             return
-        self._quota.changed(_held_bytes(self._groups.get(group_id)) - before)
+        group = self._groups.get(group_id)
+        self._quota.changed(_held_bytes(group) - before, share_partitions_of(group) - partitions_before)
         if group_id not in self._groups and self._offsets.has_any(group_id):
             # Offsets that outlive their group form a simple group.
             self._groups[group_id] = ClassicGroup(group_id)
