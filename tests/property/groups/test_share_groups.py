@@ -39,8 +39,8 @@ def check(shard: GroupShard) -> None:
         assert member.epoch <= group.target_epoch <= group.epoch
     held = sum(member.size_bytes() for member in group.members.values())
     held += sum(bytes_of_share(share) for share in group.target.values())
-    held += 0 if group.state_topics is None else group.state_topics.size_bytes()
     assert group.size_bytes() == held
+    assert group.state_count() == (0 if group.state_topics is None else group.state_topics.partition_count())
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -17,7 +17,7 @@ from oncelog.core.groups.classic.rebalance import Rebalance
 from oncelog.core.groups.classic.states import GroupEvent, GroupState
 from oncelog.core.groups.consumer.group import ConsumerGroup
 from oncelog.core.groups.consumer_groups import ConsumerGroups
-from oncelog.core.groups.member_quota import MemberQuota
+from oncelog.core.groups.member_quota import MemberQuota, share_partitions_of
 from oncelog.core.groups.model import CLASSIC_PROTOCOL
 from oncelog.core.groups.offset_records import committed_of
 from oncelog.core.groups.offsets import OffsetStore
@@ -87,7 +87,8 @@ class AppliedRecords:
     def _apply_newer(self, key: consumer_group_records.Key | ShareKey, value: bytes | None) -> None:
         """Apply a record of a consumer group or a share group."""
         group_id = GroupId(key.group)
-        before = _held_bytes(self._groups.get(group_id))
+        group = self._groups.get(group_id)
+        before, partitions_before = _held_bytes(group), share_partitions_of(group)
         try:
             if isinstance(key, ShareKey):
                 self._share.apply(key, None if value is None else share_group_records.decode_value(key, value))
@@ -97,7 +98,8 @@ class AppliedRecords:
             # A record of a newer release must not keep the partition from loading.
             self.skipped[str(error)] += 1
             return
-        self._quota.changed(_held_bytes(self._groups.get(group_id)) - before)
+        group = self._groups.get(group_id)
+        self._quota.changed(_held_bytes(group) - before, share_partitions_of(group) - partitions_before)
         if group_id not in self._groups and self._offsets.has_any(group_id):
             # Offsets that outlive their group form a simple group.
             self._groups[group_id] = ClassicGroup(group_id)

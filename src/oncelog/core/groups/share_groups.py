@@ -27,21 +27,26 @@ from oncelog.core.groups.share.decision import (
     ShareDecision,
     ShareHeartbeatAnswer,
 )
-from oncelog.core.groups.share.group import ShareGroup
+from oncelog.core.groups.share.group import ShareGroup, state_topics_of
 from oncelog.core.groups.share.heartbeat import ShareHeartbeat, decide_heartbeat, decide_leave, remove_member
 from oncelog.core.groups.share.settings import ShareGroupSettings
-from oncelog.core.groups.share.state_topics import PARTITION_BYTES, StateTopics
+from oncelog.core.groups.share.state_topics import StateTopics
 from oncelog.core.groups.views import ShareGroupDescription, share_description
 from oncelog.records.internal.share_group_records import (
     ShareGroupKey,
     ShareKey,
     ShareMemberKey,
     ShareStateTopicsKey,
+    ShareStateTopicsValue,
     ShareValue,
 )
 
 DELETION_MS: Final = 300_000
 """Longer than a persister tries to delete state: a deletion whose end nobody told is given up."""
+_TOO_MANY_PARTITIONS: Final = (
+    "No more partitions can get share state: share groups of this coordinator have oncelog.group.share.partitions.max "
+    "of them. Delete share groups, or their offsets, that are not needed any more."
+)
 _NO_PARTITIONS: Final[Partitions] = {}
 
 
@@ -99,20 +104,22 @@ class ShareGroups:
                 decision = decide_heartbeat(group, request, topics, settings, now_ms)
         except Refused as refused:
             return GroupDecision(reply=ShareHeartbeatReply(refused.code, str(refused)), waits_for_pending=True)
+        if not self._quota.is_steady(request) and not self._admits_states(decision):
+            return GroupDecision(reply=ShareHeartbeatReply(ErrorCode.COORDINATOR_NOT_AVAILABLE, _TOO_MANY_PARTITIONS))
         interval_ms = 0 if request.epoch < 0 else settings.heartbeat_interval_ms
         reply = ShareHeartbeatReply(ErrorCode.NONE, None, decision.answer, interval_ms, decision.to_initialize)
         return self._group_decision(decision, reply)
 
-    def alter_offsets(
-        self, group_id: GroupId, starts: Mapping[TopicName, Mapping[int, Offset]], now_ms: int
-    ) -> GroupDecision:
+    def alter_offsets(self, group_id: GroupId, starts: Mapping[TopicName, Mapping[int, Offset]]) -> GroupDecision:
         """Replies OffsetsReply; ``initialized`` takes what the share coordinator has done."""
-        size = sum(len(name) + PARTITION_BYTES * len(partitions) for name, partitions in starts.items())
-        if not self._quota.admits(size, now_ms):
-            return GroupDecision(reply=OffsetsReply(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-        return self._offsets_decision(
-            lambda: offsets.decide_alter(self._groups.get(group_id), group_id, starts, self._newest_topics())
-        )
+
+        def decide() -> offsets.OffsetsDecision:
+            decision = offsets.decide_alter(self._groups.get(group_id), group_id, starts, self._newest_topics())
+            if not self._admits_states(decision):
+                raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, _TOO_MANY_PARTITIONS)
+            return decision
+
+        return self._offsets_decision(decide)
 
     def delete_offsets(self, group_id: GroupId, names: Iterable[TopicName], now_ms: int) -> GroupDecision:
         """Replies OffsetsReply; ``deletion_ended`` and ``deleted`` take what the share coordinator has done."""
@@ -247,6 +254,15 @@ class ShareGroups:
 
         out.follow_up = begin
         return out
+
+    def _admits_states(self, decision: ShareDecision | offsets.OffsetsDecision) -> bool:
+        """True unless the decision gives share state to more partitions than may have it."""
+        group = self._groups.get(decision.group_id)
+        before = group.state_count() if isinstance(group, ShareGroup) else 0
+        values = [value for _, value in decision.records if isinstance(value, ShareStateTopicsValue)]
+        return all(
+            self._quota.admits_share_partitions(state_topics_of(value).partition_count() - before) for value in values
+        )
 
     def _group_decision(self, decision: ShareDecision, reply: object) -> GroupDecision:
         group_id = decision.group_id

@@ -78,7 +78,7 @@ class ShareGroup:
         self.complete_until_ms: float | None = None
         """No subscribed partition lacks state until then; None: to be found out. Soft: a steady member asks at each
         heartbeat."""
-        self._held_bytes = 0
+        self._held_bytes = self._state_count = 0
         self._has_unassigned: bool | None = None
         """Cached between records: a steady member asks at each heartbeat."""
         self._topic_subscribers: Counter[TopicName] = Counter()
@@ -134,8 +134,12 @@ class ShareGroup:
         )
 
     def size_bytes(self) -> int:
-        """An estimate of the memory that members, their targets, and the names of topics with state hold."""
+        """An estimate of the memory that members and their targets hold."""
         return self._held_bytes
+
+    def state_count(self) -> int:
+        """See ``StateTopics.partition_count``."""
+        return self._state_count
 
     def apply(self, key: ShareKey, value: ShareValue | None) -> None:
         """Take over one record; None is a tombstone."""
@@ -163,11 +167,7 @@ class ShareGroup:
             case ShareCurrentMemberKey(), None:
                 self._unassign(MemberId(key.member))
             case ShareStateTopicsKey(), ShareStateTopicsValue():
-                initializing, initialized = (
-                    {topic: _partitions_of(named) for topic, named in topics.items()}
-                    for topics in (value.initializing, value.initialized)
-                )
-                self._set_state_topics(StateTopics(initializing, initialized, frozenset(value.deleting)))
+                self._set_state_topics(state_topics_of(value))
             case ShareStateTopicsKey(), None:
                 self._set_state_topics(None)
 
@@ -180,8 +180,7 @@ class ShareGroup:
             self._held_bytes += bytes_of_share(share)
 
     def _set_state_topics(self, state: StateTopics | None) -> None:
-        for topics, sign in ((self.state_topics, -1), (state, 1)):
-            self._held_bytes += 0 if topics is None else sign * topics.size_bytes()
+        self._state_count = 0 if state is None else state.partition_count()
         self.state_topics = state
 
     def _set_member(self, member_id: MemberId, member: ShareMember | None) -> None:
@@ -215,6 +214,14 @@ class ShareGroup:
         if member is not None:
             fresh = member._replace(epoch=JOINING_EPOCH, previous_epoch=-1, assigned=NOTHING)
             self._set_member(member_id, fresh)
+
+
+def state_topics_of(value: ShareStateTopicsValue) -> StateTopics:
+    initializing, initialized = (
+        {topic: _partitions_of(named) for topic, named in topics.items()}
+        for topics in (value.initializing, value.initialized)
+    )
+    return StateTopics(initializing, initialized, frozenset(value.deleting))
 
 
 def _partitions_of(named: NamedPartitions) -> TopicPartitions:
