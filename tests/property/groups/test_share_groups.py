@@ -7,8 +7,8 @@ import random
 import pytest
 
 from oncelog.core.groups.classic.rebalance import TimerKey, TimerKind
-from oncelog.core.groups.consumer.member import bytes_of_share
 from oncelog.core.groups.model import Record
+from oncelog.core.groups.modern.members import bytes_of_share
 from oncelog.core.groups.shard import GroupShard
 from oncelog.core.groups.share.group import ShareGroup
 from tests.conformance.groups.log import compacted

@@ -17,8 +17,9 @@ from oncelog.core.groups.any_group import AnyGroup
 from oncelog.core.groups.classic.group import ClassicGroup, size_of
 from oncelog.core.groups.consumer.group import ConsumerGroup
 from oncelog.core.groups.consumer.heartbeat import ConsumerHeartbeat
-from oncelog.core.groups.consumer.member import MEMBER_BYTES, ConsumerMember, bytes_of_names
+from oncelog.core.groups.consumer.member import ConsumerMember
 from oncelog.core.groups.model import JoinRequest, SyncRequest
+from oncelog.core.groups.modern.members import MEMBER_BYTES, bytes_of_names
 from oncelog.core.groups.settings import GroupSettings
 from oncelog.core.groups.share.group import ShareGroup
 from oncelog.core.groups.share.heartbeat import ShareHeartbeat

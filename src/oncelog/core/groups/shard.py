@@ -30,7 +30,7 @@ from oncelog.core.groups.classic.membership import MemberDecisions
 from oncelog.core.groups.classic.rebalance import Rebalance, TimerKey, TimerKind, Timers
 from oncelog.core.groups.classic.states import GroupState
 from oncelog.core.groups.commits import Commits
-from oncelog.core.groups.consumer.group import ConsumerGroup, NoTopics, Topics
+from oncelog.core.groups.consumer.group import ConsumerGroup
 from oncelog.core.groups.consumer.heartbeat import ConsumerHeartbeat
 from oncelog.core.groups.consumer.limits import default_limits
 from oncelog.core.groups.consumer.settings import GroupLimits
@@ -57,6 +57,7 @@ from oncelog.core.groups.model import (
     UndoReplacedGroup,
     UndoStaticReplacement,
 )
+from oncelog.core.groups.modern.topics import NoTopics, Topics
 from oncelog.core.groups.offsets import OffsetStore
 from oncelog.core.groups.settings import GroupSettings
 from oncelog.core.groups.share.group import ShareGroup

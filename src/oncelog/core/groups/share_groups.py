@@ -15,11 +15,11 @@ from oncelog.base.ids import GroupId, MemberId, Offset, TopicId, TopicName
 from oncelog.core.groups.any_group import AnyGroup
 from oncelog.core.groups.classic.group import ClassicGroup
 from oncelog.core.groups.classic.rebalance import Rebalance, TimerKey, TimerKind, Timers
-from oncelog.core.groups.consumer.group import Topics
-from oncelog.core.groups.consumer.member import Partitions
-from oncelog.core.groups.consumer.settings import Refused
 from oncelog.core.groups.member_quota import MemberQuota
 from oncelog.core.groups.model import SHARE_PROTOCOL, GroupDecision, UndoExpiry
+from oncelog.core.groups.modern.group import Refused
+from oncelog.core.groups.modern.members import NO_PARTITIONS, Partitions
+from oncelog.core.groups.modern.topics import Topics
 from oncelog.core.groups.share import offsets, records
 from oncelog.core.groups.share.decision import (
     UNINITIALIZED_OFFSET,
@@ -47,7 +47,6 @@ _TOO_MANY_PARTITIONS: Final = (
     "No more partitions can get share state: share groups of this coordinator have oncelog.group.share.partitions.max "
     "of them. Delete share groups, or their offsets, that are not needed any more."
 )
-_NO_PARTITIONS: Final[Partitions] = {}
 
 
 class ShareHeartbeatReply(NamedTuple):
@@ -158,7 +157,7 @@ class ShareGroups:
         group_id: GroupId,
         done: Partitions,
         failed: Partitions,
-        uncertain: Partitions = _NO_PARTITIONS,
+        uncertain: Partitions = NO_PARTITIONS,
         fenced_by: int = 0,
     ) -> GroupDecision:
         """Replies an ErrorCode. The state of ``uncertain`` partitions may have been made; ``fenced_by`` is the highest

@@ -25,7 +25,8 @@ from oncelog.wire.messages import describe_groups as classic
 from oncelog.wire.messages import share_group_describe as share
 
 if TYPE_CHECKING:
-    from oncelog.core.groups.consumer.member import ConsumerMember, Partitions
+    from oncelog.core.groups.consumer.member import ConsumerMember
+    from oncelog.core.groups.modern.members import Partitions
     from oncelog.core.groups.shard import GroupShard
     from oncelog.core.groups.share.member import ShareMember
     from oncelog.core.groups.views import ConsumerGroupDescription, ShareGroupDescription

@@ -1,4 +1,4 @@
-"""The settings of a consumer group, and the refusal of a request."""
+"""The settings of a consumer group."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
-from oncelog.base.errors import ErrorCode
 from oncelog.core.groups.consumer.assignors.spec import Assignment, GroupSpec
 
 Assignor = Callable[[GroupSpec], Assignment]
@@ -43,11 +42,3 @@ class GroupLimits(NamedTuple):
     """Members of the new protocol get it in each answer."""
     migration: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     classic_max_size: int = 2**31 - 1
-
-
-class Refused(Exception):
-    """A request that changes nothing: its error code and message."""
-
-    def __init__(self, code: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.code = code

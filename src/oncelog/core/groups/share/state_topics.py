@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from oncelog.base.ids import TopicId, TopicName
-from oncelog.core.groups.consumer.member import Partitions
+from oncelog.core.groups.modern.members import Partitions
 
 UNKNOWN_TOPIC: Final = "<UNKNOWN>"
 """The name in records of a topic that no longer exists."""
