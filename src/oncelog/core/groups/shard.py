@@ -32,8 +32,7 @@ from oncelog.core.groups.classic.states import GroupState
 from oncelog.core.groups.commits import Commits
 from oncelog.core.groups.consumer.group import ConsumerGroup
 from oncelog.core.groups.consumer.heartbeat import ConsumerHeartbeat
-from oncelog.core.groups.consumer.limits import default_limits
-from oncelog.core.groups.consumer.settings import GroupLimits
+from oncelog.core.groups.consumer.settings import GroupLimits, default_limits
 from oncelog.core.groups.consumer_groups import ConsumerGroups, HeartbeatReply
 from oncelog.core.groups.member_quota import MemberMemory, MemberQuota
 from oncelog.core.groups.model import (

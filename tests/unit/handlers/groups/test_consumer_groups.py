@@ -11,8 +11,8 @@ from oncelog.base.ids import CONSUMER_OFFSETS, GroupId, MemberId
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.groups.consumer.group import ConsumerGroup
 from oncelog.core.groups.consumer.heartbeat import ConsumerHeartbeat
-from oncelog.core.groups.consumer.limits import group_limits
 from oncelog.core.groups.consumer.regular_expressions import RESOLUTION_TIMEOUT_MS
+from oncelog.core.groups.consumer.settings import group_limits
 from oncelog.handlers.api import Operation
 from oncelog.wire.messages import heartbeat as classic
 from oncelog.wire.messages import leave_group as lg
