@@ -135,7 +135,8 @@ def draw_cluster_scenario(
     scenario = _with_hangs(scenario, seed, replicas)
     if is_hanging(scenario):
         return scenario
-    return _queuing(_regrouping(scenario, seed, safe=safe), seed, safe=safe)
+    regrouped = _regrouping(scenario, seed, safe=safe)
+    return _queuing(scenario, seed, safe=safe) if regrouped is scenario else regrouped
 
 
 def _draw_faults(entropy: random.Random, length_ms: int, kinds: Sequence[str]) -> list[Fault]:

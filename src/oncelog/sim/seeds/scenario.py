@@ -67,8 +67,8 @@ def draw_scenario(
     scenario = _draw_regular(seed, length_ms, plan, kinds, old_clients)
     if is_hanging(scenario):
         return scenario
-    scenario = regrouping(scenario, random.Random(f"{seed}/group churn"))
-    return queuing(scenario, random.Random(f"{seed}/share queues"))
+    regrouped = regrouping(scenario, random.Random(f"{seed}/group churn"))
+    return queuing(scenario, random.Random(f"{seed}/share queues")) if regrouped is scenario else regrouped
 
 
 def _draw_regular(
