@@ -115,6 +115,7 @@ class Simulation:
             session_timeout_ms=scenario.session_timeout_ms,
         )
         self.world.tree.outlives_processes = scenario.sessions_outlive_processes
+        self.world.tree.is_near = not scenario.sessions_outlive_processes  # a file of the host
         self.recorder = Recorder(self.world.kernel)
         self.context = WorkloadContext(self.world, self.recorder, scenario.transaction_version)
         self.topics = [
