@@ -42,7 +42,7 @@ class ShareGroup:
             dead_letter_topic=f"dlq.{name}" if has_dead_letters else "",
             creates_dead_letter_topic=entropy.random() < 0.5,
             is_altered=entropy.random() < 0.2,
-            slow=entropy.choice((0.02, 0.2)),
+            slow=entropy.choice((0.02, 0.1, 0.5)),
             releases=entropy.choice((0.05, 0.3)),
             rejects=entropy.choice((0.02, 0.1)),
             renews=entropy.choice((0.0, 0.05)),

@@ -58,6 +58,8 @@ class Member(WorkloadProgram[ShareGroup]):
             while not host.stopping and host.now_ms < until_ms and not group.is_closed(host):
                 records = await consumer.poll(WAIT_MS)
                 record_polled(self.context, host, group, records)
+                if records and entropy.random() < group.slow and not host.stopping and not host.world.is_calm:
+                    await host.sleep(entropy.randint(0, LONGEST_WORK_MS))
                 if settings.acknowledgement == "explicit":
                     await self.acknowledge_all(host, consumer, records)
                 if entropy.random() < 0.3:
@@ -69,8 +71,6 @@ class Member(WorkloadProgram[ShareGroup]):
         self, host: ClientHost, consumer: AsyncShareConsumer, records: Sequence[ShareRecord]
     ) -> None:
         group, entropy = self.workload, self.entropy
-        if records and entropy.random() < group.slow and not host.stopping and not host.world.is_calm:
-            await host.sleep(entropy.randint(0, LONGEST_WORK_MS))
         renewed, self.renewed = self.renewed, []
         for record in (*renewed, *records):
             chance = entropy.random() - group.forgets
