@@ -11,6 +11,8 @@ import pytest
 from oncelog.sim.faults.plan import ALL_KINDS
 from oncelog.sim.seeds import simulation
 from tests.simulation.mutants import MUTANTS
+from tests.simulation.mutants.shares import SHARES
+from tests.simulation.mutation import World
 
 pytestmark = pytest.mark.slow
 
@@ -32,6 +34,14 @@ no more of it."""
 def test_a_mutant_falls(name: str, seeds: int) -> None:
     with MUTANTS[name].planted():
         assert any(simulation.simulate(seed, safety_s=SAFETY_S).violations for seed in range(seeds))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [mutant.name for mutant in SHARES])
+def test_a_mutant_of_share_groups_falls(name: str) -> None:
+    seeds = World.of(name).seeds(20, SAFETY_S)
+    with MUTANTS[name].planted():
+        assert any(simulation.simulate(seed, safety_s=SAFETY_S).violations for seed in seeds)
 
 
 def test_a_mutant_leaves_no_trace() -> None:
