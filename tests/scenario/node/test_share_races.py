@@ -160,3 +160,35 @@ def test_a_fenced_share_partition_waits_for_its_other_writes(driver, member, per
     persister.release(driver)
     assert errors(again.answer()) == [E.NONE]
     assert acquired(other.answer()) == [(0, 0, 1)]
+
+
+def test_a_fetch_returns_what_the_member_still_has_when_its_acknowledgements_are_durable(
+    driver, member, persister
+) -> None:
+    write(driver, "t", 1)
+    write(driver, "t", 2)
+    member.fetch(T, max_records=1)
+    persister.holds = True
+    member.send_fetch(acks=[("t", 0, 0, 0, ACCEPT)])
+    persister.holds = False  # the write stays held
+    driver.advance(30_000)
+    other = Member(driver, member_id="other")
+    assert acquired(other.fetch(T)) == [(1, 2, 2)]
+    persister.release(driver)
+    assert acquired(member.answer()) == []
+    assert errors(other.acknowledge(("t", 0, 1, 2, ACCEPT))) == [E.NONE]
+
+
+def test_a_fetch_whose_leadership_ends_before_its_acknowledgements_returns_no_records(
+    driver, member, persister
+) -> None:
+    write(driver, "t", 1)
+    write(driver, "t", 2)
+    member.fetch(T, max_records=1)
+    persister.holds = True
+    member.send_fetch(acks=[("t", 0, 0, 0, ACCEPT)])
+    persister.error = E.FENCED_STATE_EPOCH
+    persister.release(driver)
+    answer = member.answer()
+    assert errors(answer) == [E.NOT_LEADER_OR_FOLLOWER]
+    assert not answer.responses[0].partitions[0].acquired_records

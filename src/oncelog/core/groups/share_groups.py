@@ -260,7 +260,9 @@ class ShareGroups:
         group = self._groups.get(decision.group_id)
         before = group.state_count() if isinstance(group, ShareGroup) else 0
         values = [value for _, value in decision.records if isinstance(value, ShareStateTopicsValue)]
-        return all(self._quota.admits_share_partitions(state_topics_of(value).partition_count() - before) for value in values)
+        return all(
+            self._quota.admits_share_partitions(state_topics_of(value).partition_count() - before) for value in values
+        )
 
     def _group_decision(self, decision: ShareDecision, reply: object) -> GroupDecision:
         group_id = decision.group_id

@@ -88,7 +88,10 @@ def handle(request: wire.ShareFetchRequest, context: Context) -> Steps[wire.Shar
         error_code = yield from _fetch(request, context, shares, rights, begun, checked.key, answer)
         if error_code != ErrorCode.NONE:
             return error_answer(error_code)
+    has_to_wait = not all(acknowledgement.is_settled for acknowledgement in pending.values())
     acknowledged = yield from until_durable(pending)
+    if has_to_wait:
+        answer.withdraw_ended(checked.key.member_id)
     if request.share_session_epoch == FINAL_EPOCH and begun.session is not None:
         shares.end_session(begun.session)
     return answer.finish(acknowledged)
@@ -163,7 +166,7 @@ def _fetch(
         if not reads.is_done and not shares.sessions.is_current(begun):
             return ErrorCode.INVALID_SHARE_SESSION_EPOCH
     reads.acquire_what_there_is()
-    answer.add(reads.answers)
+    answer.add(reads.answers, reads.fetched)
     return ErrorCode.NONE
 
 
