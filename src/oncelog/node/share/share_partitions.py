@@ -15,7 +15,7 @@ The rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -32,6 +32,7 @@ from oncelog.handlers.broker.shares import NOT_LEADER, UNKNOWN_PARTITION, LedSha
 from oncelog.node.share.counters import ShareCounters
 from oncelog.node.share.led_partitions import LedPartitions
 from oncelog.node.share.loading import StateLoader
+from oncelog.node.share.session_releases import PAUSE_MS, SessionReleases
 
 if TYPE_CHECKING:
     from oncelog.core.controller.image.cluster_image import ImageDelta
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 MOST: Final = 10_000
 """Share partitions of all groups together."""
+_DROPS_PER_SLICE: Final = 500
 # The state in memory is no longer the coordinator's: the next fetch reads it again, here or at the next leader.
 _FENCING: Final = frozenset(
     {
@@ -88,6 +90,7 @@ class SharePartitions:
         self.sessions = ShareSessions(int(metadata.config.get("group.share.max.share.sessions")))
         self.counters = ShareCounters()
         self.led_partitions = LedPartitions()
+        self._releases = SessionReleases(deadlines, self._release, self._drop_if_unused)
         self._alarms: dict[ShareKey, Alarm] = {}
         self._ending: dict[ShareKey, LedSharePartition] = {}
         """Dropped with writes on their way."""
@@ -139,15 +142,14 @@ class SharePartitions:
             self._copy(led, letters)
         self._delayed_fetches.wake(led.key)
 
-    def session_opened(self, keys: Iterable[ShareKey]) -> None:
-        for key in keys:
-            led = self.led_partitions.get(key)
-            if led is None or led.machine is None:
-                continue
-            if led.is_compared:
-                led.compares_again = True
-            else:
-                self._compare(led)
+    def session_opened(self, key: ShareKey) -> None:
+        led = self.led_partitions.get(key)
+        if led is None or led.machine is None:
+            return
+        if led.is_compared:
+            led.compares_again = True
+        else:
+            self._compare(led)
 
     def _compare(self, led: LedSharePartition) -> None:
         led.is_compared, led.compares_again = True, False
@@ -229,14 +231,15 @@ class SharePartitions:
         key = session.key
         if self.sessions.get(key) is not session:
             return
-        self._release(key, tuple(session.partitions))
         self.sessions.remove(key)
-        self._drop_if_unused(key.group_id)
+        self._releases.begin(session)
 
     def connection_closed(self, connection_id: int) -> None:
         for session in self.sessions.close(connection_id):
-            self._release(session.key, tuple(session.partitions))
-            self._drop_if_unused(session.key.group_id)
+            self._releases.begin(session)
+
+    def goes_on_releasing(self, key: SessionKey) -> bool:
+        return self._releases.goes_on(key)
 
     def _release(self, key: SessionKey, partitions: Sequence[PartitionKey]) -> None:
         for topic_id, index in partitions:
@@ -250,12 +253,17 @@ class SharePartitions:
             self._changed(led)
 
     def _drop_if_unused(self, group_id: GroupId) -> None:
-        if self.sessions.has_group(group_id):
+        if not self._is_unused(group_id):
             return
-        for led in self.led_partitions.of_group(group_id):
-            # A state read before the last write arrives would be older than the one in memory.
-            if not led.writes:
-                self._drop(led, NOT_LEADER)
+        # A state read before the last write arrives would be older than the one in memory.
+        unused = [led for led in self.led_partitions.of_group(group_id) if not led.writes]
+        for led in unused[:_DROPS_PER_SLICE]:
+            self._drop(led, NOT_LEADER)
+        if len(unused) > _DROPS_PER_SLICE:
+            self._deadlines.at(self.now_ms + PAUSE_MS, lambda _now_ms: self._drop_if_unused(group_id))
+
+    def _is_unused(self, group_id: GroupId) -> bool:
+        return not self.sessions.has_group(group_id) and not self._releases.has_group(group_id)
 
     # State at the coordinator
 
@@ -288,7 +296,8 @@ class SharePartitions:
             self._all_written(led)
 
     def _all_written(self, led: LedSharePartition) -> None:
-        self._drop_if_unused(led.key.group_id)
+        if self._is_unused(led.key.group_id):
+            self._drop(led, NOT_LEADER)
         if self._ending.get(led.key) is not led:
             return
         next_led = self.led_partitions.get(led.key)
@@ -365,6 +374,7 @@ class SharePartitions:
 
     def _end(self) -> None:
         self.sessions.clear()
+        self._releases.clear()
         for led in list(self.led_partitions):
             self._drop(led, NOT_LEADER)
 
