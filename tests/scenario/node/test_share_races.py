@@ -82,9 +82,28 @@ def test_a_repeated_fetch_displaces_the_first(driver, member) -> None:
     again = Member(driver)
     again.epoch = member.epoch - 1
     again.send_fetch(max_wait_ms=60_000)
-    write(driver, "t", 3)
     assert member.answer().error_code == E.INVALID_SHARE_SESSION_EPOCH
+    write(driver, "t", 3)
     assert acquired(again.answer()) == [(0, 2, 1)]
+
+
+def test_a_session_that_begins_anew_ends_the_wait_of_the_former_one(driver, member) -> None:
+    member.fetch(T)
+    member.send_fetch(max_wait_ms=60_000)
+    again = Member(driver)
+    again.send_fetch(T, max_wait_ms=60_000)
+    assert member.answer().error_code == E.INVALID_SHARE_SESSION_EPOCH
+    assert not again.peer.responses
+
+
+def test_an_acknowledgement_that_takes_the_session_over_ends_a_wait(driver, member) -> None:
+    write(driver, "t", 1)
+    member.fetch(T)
+    member.send_fetch(max_wait_ms=60_000)
+    again = Member(driver)
+    again.epoch = member.epoch - 1
+    assert errors(again.acknowledge(("t", 0, 0, 0, ACCEPT))) == [E.NONE]
+    assert member.answer().error_code == E.INVALID_SHARE_SESSION_EPOCH
 
 
 def test_a_member_that_goes_during_a_search_acquires_nothing(driver, member) -> None:

@@ -11,13 +11,13 @@ The rules:
 3. A partition that returned records moves to the end of the order.
 4. A partition that a request names only to acknowledge records joins the session as any other, as in Apache Kafka; a
    request that acknowledges and forgets a partition leaves it out.
-5. A request that is repeated on another connection takes the session over. The first one acquires nothing more; it is
-   refused when records come, or at the end of its wait.
+5. A request that is repeated on another connection takes the session over. The first one acquires nothing more, and is
+   refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
@@ -81,10 +81,12 @@ class Begun(NamedTuple):
 
 
 class ShareSessions:
-    """``most`` is ``group.share.max.share.sessions``."""
+    """``most`` is ``group.share.max.share.sessions``; ``displaced`` is called when a request takes a session over, or
+    opens another in its place: an earlier request may still wait."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, displaced: Callable[[ShareSession], object] = lambda _session: None) -> None:
         self._most = most
+        self._displaced = displaced
         self._sessions: dict[SessionKey, ShareSession] = {}
         self._by_connection: dict[int, dict[SessionKey, None]] = {}
         self._by_group: dict[GroupId, int] = {}
@@ -186,7 +188,9 @@ class ShareSessions:
     ) -> Begun:
         if acknowledges:
             return Begun(ErrorCode.INVALID_REQUEST)
-        self.remove(key)
+        former = self.remove(key)
+        if former is not None:
+            self._displaced(former)
         partitions = dict.fromkeys(requested, False)
         if len(self._sessions) >= self._most or not self._has_room(len(partitions), len(partitions)):
             return Begun(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
@@ -208,6 +212,7 @@ class ShareSessions:
             del self._by_connection[session.connection_id]
         self._by_connection.setdefault(connection_id, {})[session.key] = None
         session.connection_id = connection_id
+        self._displaced(session)
         return True
 
     def _has_room(self, added: int, size: int) -> bool:

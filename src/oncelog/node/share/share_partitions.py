@@ -32,7 +32,7 @@ from oncelog.handlers.broker.shares import NOT_LEADER, UNKNOWN_PARTITION, LedSha
 from oncelog.node.share.counters import ShareCounters
 from oncelog.node.share.led_partitions import LedPartitions
 from oncelog.node.share.loading import StateLoader
-from oncelog.node.share.session_releases import PAUSE_MS, SessionReleases
+from oncelog.node.share.session_releases import PARTITIONS_PER_SLICE, PAUSE_MS, SessionReleases
 
 if TYPE_CHECKING:
     from oncelog.core.controller.image.cluster_image import ImageDelta
@@ -87,11 +87,13 @@ class SharePartitions:
         self._loader = StateLoader(
             partitions, group_commit, delayed_fetches, deadlines, persister, settings, self._loaded
         )
-        self.sessions = ShareSessions(int(metadata.config.get("group.share.max.share.sessions")))
+        most = int(metadata.config.get("group.share.max.share.sessions"))
+        self.sessions = ShareSessions(most, self._wake_displaced)
         self.counters = ShareCounters()
         self.led_partitions = LedPartitions()
         self._releases = SessionReleases(deadlines, self._release, self._drop_if_unused)
         self._alarms: dict[ShareKey, Alarm] = {}
+        self._turn_ms = self._turns = 0
         self._ending: dict[ShareKey, LedSharePartition] = {}
         """Dropped with writes on their way."""
 
@@ -238,6 +240,12 @@ class SharePartitions:
         for session in self.sessions.close(connection_id):
             self._releases.begin(session)
 
+    def _wake_displaced(self, session: ShareSession) -> None:
+        """Let an earlier request of the member that waits see that it is not current any more."""
+        for partition in session.partitions:
+            if self._delayed_fetches.wake(ShareKey(session.key.group_id, *partition)):
+                return
+
     def goes_on_releasing(self, key: SessionKey) -> bool:
         return self._releases.goes_on(key)
 
@@ -345,11 +353,21 @@ class SharePartitions:
         machine = self._machine_of(led)
         if machine is None:
             return
+        if not self._has_turn(now_ms):
+            self._alarms[led.key] = self._deadlines.at(now_ms + PAUSE_MS, partial(self._expire, led))
+            return
         write = machine.expire(now_ms)
         if write is not None:
             self._write(led, write)
             self._delayed_fetches.wake(led.key)
         self._watch(led)
+
+    def _has_turn(self, now_ms: int) -> bool:
+        """False once so many have been worked on that other events must have their turn."""
+        if now_ms != self._turn_ms:
+            self._turn_ms, self._turns = now_ms, 0
+        self._turns += 1
+        return self._turns <= PARTITIONS_PER_SLICE
 
     def _changed(self, led: LedSharePartition) -> None:
         self._delayed_fetches.wake(led.key)
