@@ -186,9 +186,10 @@ class SharePartition:
         if write.is_final:
             return WriteOutcome(advance(self._window), write.dead_letters)
         if error is not ErrorCode.NONE:
-            wakes = roll_back(self._window, write.transitions)
+            letters: list[DeadLetters] = []
+            wakes = roll_back(self._window, write.transitions, letters if self.settings.has_dead_letters else None)
             # Records that the log has lost meanwhile are done after all.
-            return WriteOutcome(advance(self._window) or wakes)
+            return WriteOutcome(advance(self._window) or wakes, letters)
         wakes = commit(self._window, write.transitions)
         return WriteOutcome(advance(self._window) or wakes, write.dead_letters)
 

@@ -17,7 +17,7 @@ The rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
@@ -76,6 +76,8 @@ class Begun(NamedTuple):
     partitions: tuple[PartitionKey, ...] = ()
     epoch: int = INITIAL_EPOCH
     """The request's."""
+    added: Collection[PartitionKey] = ()
+    """Those of the partitions that the request has added to the session: all of them if it opens it."""
     connection_id: int = -1
     """The session's then: a member may send its next request on any connection."""
 
@@ -119,11 +121,12 @@ class ShareSessions:
             return Begun(ErrorCode.SHARE_SESSION_NOT_FOUND)
         if not self._continues(session, epoch, connection_id):
             return Begun(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
-        if not self._update(session, requested, forgotten):
+        added = {partition: True for partition in requested if partition not in session.partitions}
+        if not self._update(session, added, forgotten):
             # The sessions would outgrow their bound: the member starts over, with fewer partitions or later.
             return Begun(ErrorCode.SHARE_SESSION_NOT_FOUND)
         session.epoch = next_epoch(epoch)
-        return Begun(ErrorCode.NONE, session, tuple(session.partitions), epoch, session.connection_id)
+        return Begun(ErrorCode.NONE, session, tuple(session.partitions), epoch, added, session.connection_id)
 
     def acknowledge(self, key: SessionKey, epoch: int, connection_id: int) -> ErrorCode:
         """Begin a ShareAcknowledge. A session cannot open with one."""
@@ -198,7 +201,7 @@ class ShareSessions:
         self.partition_count += len(partitions)
         self._by_connection.setdefault(connection_id, {})[key] = None
         self._by_group[key.group_id] = self._by_group.get(key.group_id, 0) + 1
-        return Begun(ErrorCode.NONE, session, tuple(partitions), connection_id=connection_id)
+        return Begun(ErrorCode.NONE, session, tuple(partitions), added=partitions, connection_id=connection_id)
 
     def _continues(self, session: ShareSession, epoch: int, connection_id: int) -> bool:
         if epoch == session.epoch:
@@ -220,11 +223,10 @@ class ShareSessions:
         return size <= _MAX_SESSION_PARTITIONS and self.partition_count + added <= _MAX_PARTITIONS
 
     def _update(
-        self, session: ShareSession, requested: Iterable[PartitionKey], forgotten: Iterable[PartitionKey]
+        self, session: ShareSession, added: Mapping[PartitionKey, bool], forgotten: Iterable[PartitionKey]
     ) -> bool:
         """Add and forget partitions; False, without a change, if there is no room."""
         partitions = session.partitions
-        added = {partition: True for partition in requested if partition not in partitions}
         if not self._has_room(len(added), len(partitions) + len(added)):
             return False
         before = len(partitions)

@@ -103,9 +103,9 @@ class Shares(Protocol):
     def led_already(self, key: ShareKey) -> LedSharePartition | None:
         """A share partition that is led here already, to describe it."""
 
-    def session_opened(self, key: ShareKey) -> None:
-        """A member begins with a share partition: its group may not be the one whose state was read here, but one made
-        again."""
+    def partition_added(self, key: ShareKey) -> None:
+        """A member begins to fetch a share partition: its group may not be the one whose state was read here, but one
+        made again."""
 
     def machine_of(self, led: LedSharePartition) -> SharePartition | None:
         """The machine, to acquire records, with the group's present settings; None while it cannot be used."""

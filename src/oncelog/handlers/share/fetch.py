@@ -146,11 +146,10 @@ def _fetch(
             answer.fail(failed, ErrorCode.UNKNOWN_SERVER_ERROR)
         return ErrorCode.NONE
     reads = ShareReads(context, shares, params)
-    opens = request.share_session_epoch == INITIAL_EPOCH
     for count, (partition_key, partition) in enumerate(readable, 1):
         share_key = ShareKey(key.group_id, *partition_key)
-        if opens:
-            shares.session_opened(share_key)
+        if partition_key in begun.added:
+            shares.partition_added(share_key)
         reads.add(partition_key, share_key, partition)
         if not count % PARTITIONS_PER_SLICE:
             yield NextSlice()

@@ -8,8 +8,8 @@ The rules:
 2. An acknowledgement is answered when its state is durable at the coordinator; a refused one has changed nothing.
 3. It is dropped with the leadership, the topic, the last session of its group, or a write that the coordinator fences.
    Locks and delivery counts in memory are lost then; the records come again.
-4. When a session opens, the coordinator is asked whether the state is still the one in memory: administrators change
-   and delete the state of a group without members, whose connections may be open all the same.
+4. When a member adds it to its session, the coordinator is asked whether the state is still the one in memory:
+   administrators change and delete the state of a group without members, whose connections may be open all the same.
 5. One deadline of a share partition watches over all its locks.
 """
 
@@ -144,7 +144,7 @@ class SharePartitions:
             self._copy(led, letters)
         self._delayed_fetches.wake(led.key)
 
-    def session_opened(self, key: ShareKey) -> None:
+    def partition_added(self, key: ShareKey) -> None:
         led = self.led_partitions.get(key)
         if led is None or led.machine is None:
             return
