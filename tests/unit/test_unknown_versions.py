@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -162,48 +161,41 @@ class Skipped(Exception):
     """A coordinator passes a record over, and its broker logs the reason."""
 
 
-def _passed_over(skipped: Counter[str]) -> None:
-    raise Skipped(*skipped)
-
-
 def _later(value: bytes) -> bytes:
     """A value of version 9."""
     return (9).to_bytes(2, "big") + value[2:]
 
 
-def _offset(_: Path) -> None:
-    shard = GroupShard(0, GroupSettings())
-    value = group_records.encode_offset_commit_value(group_records.OffsetCommitValue(1, -1, "", 0))
-    shard.apply(group_records.encode_offset_commit_key("g", "t", 0), _later(value))
-    _passed_over(shard.skipped)
+def _passed_over(shard: GroupShard | ShareStateShard, key: bytes, value: bytes, _: Path) -> None:
+    shard.apply(key, _later(value))
+    raise Skipped(*shard.skipped)
 
 
-def _group(_: Path) -> None:
-    shard = GroupShard(0, GroupSettings())
-    shard.apply(group_records.encode_group_metadata_key("g"), (9).to_bytes(2, "big"))
-    _passed_over(shard.skipped)
-
-
-def _consumer_group(_: Path) -> None:
-    shard = GroupShard(0, GroupSettings())
-    key = consumer_group_records.ConsumerGroupKey("g")
-    value = consumer_group_records.encode_value(consumer_group_records.ConsumerGroupValue(1, 0))
-    shard.apply(consumer_group_records.encode_key(key), _later(value))
-    _passed_over(shard.skipped)
-
-
-def _share_state(_: Path) -> None:
-    shard = ShareStateShard(0, ShareStateSettings(), lambda _topic: 1)
-    key = share_state_records.SnapshotKey("g", TopicId(bytes(16)), 0)
-    value = share_state_records.encode_value(share_state_records.SnapshotValue(0, 0, 0, 0))
-    shard.apply(share_state_records.encode_key(key), _later(value))
-    _passed_over(shard.skipped)
+_offset = partial(
+    _passed_over,
+    GroupShard(0, GroupSettings()),
+    group_records.encode_offset_commit_key("g", "t", 0),
+    group_records.encode_offset_commit_value(group_records.OffsetCommitValue(1, -1, "", 0)),
+)
+_group = partial(_passed_over, GroupShard(0, GroupSettings()), group_records.encode_group_metadata_key("g"), b"")
+_consumer_group = partial(
+    _passed_over,
+    GroupShard(0, GroupSettings()),
+    consumer_group_records.encode_key(consumer_group_records.ConsumerGroupKey("g")),
+    consumer_group_records.encode_value(consumer_group_records.ConsumerGroupValue(1, 0)),
+)
+_share_state = partial(
+    _passed_over,
+    ShareStateShard(0, ShareStateSettings(), lambda _topic: 1),
+    share_state_records.encode_key(share_state_records.SnapshotKey("g", TopicId(bytes(16)), 0)),
+    share_state_records.encode_value(share_state_records.SnapshotValue(0, 0, 0, 0)),
+)
 
 
 def _transaction(_: Path) -> None:
     store = TransactionStore()
-    store.load(transaction_records.encode_key(TransactionalId("x")), (9).to_bytes(2, "big"))
-    _passed_over(store.skipped)
+    store.load(transaction_records.encode_key(TransactionalId("x")), _later(b""))
+    raise Skipped(*store.skipped)
 
 
 def _mirror(kind: str, fields: dict[str, object], _: Path) -> None:
