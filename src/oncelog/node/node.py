@@ -112,9 +112,7 @@ class Node:
         """``authoriser``: for tests; by default the configuration chooses it."""
         self.logs = logs
         self._continuing = False
-        self._outbox = Outbox()
-        self._deadlines = Deadlines()
-        self._runnable = Runnable()
+        self._outbox, self._deadlines, self._runnable = Outbox(), Deadlines(), Runnable()
         self._offloaded = OffloadedWork(self._runnable)
         self._tree_reads = TreeReads(self._runnable, self._outbox)
         self.cluster = Metadata(broker_id, image, position, config, entropy)
@@ -139,14 +137,7 @@ class Node:
         self._broker_requests = BrokerRequests(self._messages, self.links, self.cluster, self._deadlines)
         self.audit_trail = AuditTrail(self._outbox)
         self.groups = GroupCoordinators(group_settings(config), services)
-        self.transactions = TransactionCoordinators(
-            transaction_settings(config, image),
-            services,
-            self._producer_ids,
-            MarkerWriter(self._group_commit, self.groups, self._deadlines, self._broker_requests),
-            self._messages,
-            self.audit_trail,
-        )
+        self.transactions = self._make_transactions(services)
         self.share = self._make_share_services(services)
         self.access = access_control(self.cluster, authoriser, self._outbox, self._deadlines)
         self.requests = self._make_requests()
@@ -452,6 +443,16 @@ class Node:
             self.partitions,
             self.cluster,
             self._outbox,
+        )
+
+    def _make_transactions(self, services: CoordinatorServices) -> TransactionCoordinators:
+        return TransactionCoordinators(
+            transaction_settings(self._first_config, self.cluster.image),
+            services,
+            self._producer_ids,
+            MarkerWriter(self._group_commit, self.groups, self._deadlines, self._broker_requests),
+            self._messages,
+            self.audit_trail,
         )
 
     def _make_share_services(self, services: CoordinatorServices) -> ShareServices:
