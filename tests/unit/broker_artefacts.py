@@ -1,4 +1,4 @@
-"""What a broker keeps, in files and in records of internal topics, and how each reader meets a later version."""
+"""Artefacts of a broker, in files and in records of internal topics, and how each reader meets a later version."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """A broker as a state machine: ``handle(event, now_ms)`` returns effects; the rest of this module composes the parts.
 
 For each event: its handler runs, then the tasks it woke (from a queue, never nested), then the parked fetches of
-changed partitions, and last the syncs for the event's appends, which they share. Without clock, thread or socket, the
-same node runs under ``runtime`` and in the simulator.
+changed partitions, and last the syncs for the event's appends, which they share.
 
 Handlers use four parts through the ports of ``handlers.broker.ports``: ``partitions``, ``groups``, ``transactions`` and
 ``cluster``. A part that only some brokers need is imported by the first event that needs it.
@@ -75,10 +74,11 @@ from oncelog.node.logs.directory_health import DirectoryHealth
 from oncelog.node.logs.group_commit import GroupCommit
 from oncelog.node.logs.maintenance import Maintenance
 from oncelog.node.replication.damaged_replicas import DamagedReplicas
-from oncelog.node.replication.followers import Followers, ReplicationServices
+from oncelog.node.replication.followers import Followers
 from oncelog.node.replication.in_sync_sets import InSyncSets
 from oncelog.node.replication.partitions import PartitionManager
 from oncelog.node.replication.roles import ReplicaRoles
+from oncelog.node.replication.services import ReplicationServices
 from oncelog.node.requests.connections import ClientConnections
 from oncelog.node.requests.dispatch import ParkingTable, Requests
 from oncelog.node.requests.lazy_apis import Handle
