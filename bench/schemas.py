@@ -85,10 +85,11 @@ def _fill(servers: str, topic: str, values: list[bytes], count: int) -> None:
     from oncelog.records.builder import build_batch
     from oncelog.records.record import Record
 
+    now_ms = int(time.time() * 1000)  # records of 1970 would be old enough to be deleted meanwhile
     with Client(servers) as client:
         create_topic(client, NewTopic(topic, 1))
         for first in range(0, count, _BATCH):
-            records = [Record(-1, 0, None, values[number % len(values)]) for number in range(first, first + _BATCH)]
+            records = [Record(-1, now_ms, None, values[number % len(values)]) for number in range(first, first + _BATCH)]
             client.produce(TopicPartition(TopicName(topic), 0), build_batch(records))
 
 
