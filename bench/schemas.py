@@ -20,6 +20,7 @@ from tests.unit.schemas.memory_registry import MemoryRegistry
 
 from bench.options import progress
 from bench.report import Comparison, Figures, paired
+from bench.spark_processes import cpu_seconds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -210,11 +211,14 @@ class _Queries:
             if tuple(counted) != expected:
                 raise RuntimeError(f"{kind.name}: read {tuple(counted)} instead of {expected}")
 
-    def rows_per_s(self, frame: DataFrame) -> float:
+    def figures(self, name: str, frame: DataFrame) -> dict[str, float]:
         """All fields are decoded, and nothing is kept."""
+        jvm = self._spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]  # a local session has one
         writer = frame.select("value.*").write.format("noop").mode("overwrite")
+        cpu = cpu_seconds(jvm)
         seconds = _seconds(writer.save)
-        return self._count / seconds
+        used = (cpu_seconds(jvm) - cpu) / self._count * 1e6
+        return {f"{name}, Spark: rows/s": self._count / seconds, f"{name}, Spark: CPU µs a row": used}
 
 
 def _distances(count: int) -> float:
@@ -262,12 +266,14 @@ def schemas(options: Options) -> Comparison:
             one: Callable[[bytes], object],
             query: Callable[[_Format], DataFrame | None],
         ) -> Figures:
-            frames = {kind.name: query(kind) for kind in kinds}
-            return {
+            measured = {
                 "Avro, columns: values/s": len(new) / _seconds(as_columns),
                 "Avro, one by one: values/s": len(new) / _seconds(lambda: [one(value) for value in new]),
-                **{f"{name}, Spark: rows/s": queries.rows_per_s(frame) for name, frame in frames.items() if frame},
             }
+            for kind in kinds:
+                if (frame := query(kind)) is not None:
+                    measured |= queries.figures(kind.name, frame)
+            return measured
 
         def ours(_: int) -> Figures:
             return figures(lambda: columns.decode(array, starts), decoder.decode, queries.ours)
