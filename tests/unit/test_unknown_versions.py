@@ -39,7 +39,14 @@ from oncelog.node.listeners.broker_settings import read_settings
 from oncelog.node.observation import flight_recorder
 from oncelog.ports import Create
 from oncelog.records import batch as record_batch
-from oncelog.records.internal import consumer_group_records, group_records, share_state_records, transaction_records
+from oncelog.records.internal import (
+    consumer_group_records,
+    group_records,
+    share_group_records,
+    share_state_records,
+    transaction_records,
+)
+from oncelog.registry import topic_records
 from oncelog.sim.virtual.files import MemoryFiles
 from oncelog.spark.audit import report as audit_report
 from oncelog.spark.export import _Progress
@@ -192,6 +199,14 @@ def _consumer_group(_: Path) -> None:
     _passed_over(shard.skipped)
 
 
+def _share_group(_: Path) -> None:
+    shard = GroupShard(0, GroupSettings())
+    key = share_group_records.ShareGroupKey("g")
+    value = share_group_records.encode_value(share_group_records.ShareGroupValue(1, 0))
+    shard.apply(share_group_records.encode_key(key), _later(value))
+    _passed_over(shard.skipped)
+
+
 def _share_state(_: Path) -> None:
     shard = ShareStateShard(0, ShareStateSettings(), lambda _topic: 1)
     key = share_state_records.SnapshotKey("g", TopicId(bytes(16)), 0)
@@ -217,6 +232,11 @@ def _import(_: Path) -> None:
     position = import_positions.ImportPosition(5, import_positions.Mark(1, 2), "")
     name, value = import_positions.to_record(key, 0, position)
     import_positions.from_records(key, [(name, value.replace(b'"version":1', b'"version":2'))])
+
+
+def _schema(_: Path) -> None:
+    key = topic_records.encode_key(topic_records.Key(topic_records.KeyType.SCHEMA, "s", 1))
+    topic_records.decode_key(key.replace(b'"magic":1', b'"magic":2'))
 
 
 def _register(_: Path) -> None:
@@ -297,6 +317,10 @@ _START = "start the broker with the version"
 _OFFSETS = f"key {group_records.OFFSET_COMMIT_KEY_VERSION}, value {group_records.HIGHEST_VALUE_VERSION}"
 _GROUPS = f"key {group_records.GROUP_METADATA_KEY_VERSION}, value {group_records.GROUP_METADATA_VALUE_VERSION}"
 _CONSUMER_GROUPS = f"keys 3 to 8 and 16, value {consumer_group_records.VALUE_VERSION}"
+_SHARE_GROUPS = (
+    f"keys {min(share_group_records.KEY_TYPES)} to {max(share_group_records.KEY_TYPES)}, "
+    f"value {consumer_group_records.VALUE_VERSION}"
+)
 _TRANSACTIONS = f"key {transaction_records.TRANSACTION_KEY_VERSION}, value {transaction_records.HIGHEST_VALUE_VERSION}"
 
 ARTEFACTS: Final = (
@@ -391,6 +415,7 @@ ARTEFACTS: Final = (
     Artefact(
         "consumer groups", _CONSUMER_GROUPS, _consumer_group, Skipped, "ConsumerGroupKey with a value of version 9"
     ),
+    Artefact("share groups", _SHARE_GROUPS, _share_group, Skipped, "ShareGroupKey with a value of version 9"),
     Artefact(
         "states of share groups",
         f"keys {share_state_records.SNAPSHOT_KEY_VERSION} and {share_state_records.UPDATE_KEY_VERSION}, "
@@ -409,6 +434,13 @@ ARTEFACTS: Final = (
     ),
     Artefact(
         "imports", str(import_positions.VERSION), _import, import_positions.OldLogError, "a later version of oncelog"
+    ),
+    Artefact(
+        "schemas",
+        " and ".join(map(str, topic_records.MAGICS)),
+        _schema,
+        topic_records.UnreadableRecord,
+        "SCHEMA has the magic 2, and this version reads 0 and 1",
     ),
     Artefact(
         "sink register", str(register_records.VERSION), _register, SparkSourceError, "version 3, .* update oncelog"

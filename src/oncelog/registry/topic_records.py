@@ -19,6 +19,8 @@ from oncelog.registry.metadata import InvalidMetadata, check_metadata, check_rul
 from oncelog.schemas.schema import Reference, Schema, SchemaType
 
 TOPIC: Final = "_schemas"
+MAGICS: Final = (0, 1)
+"""Versions of a key's format. Confluent writes 1 for schemas, 0 for others and by old registries, and reads both."""
 Document = Mapping[str, Any]
 
 
@@ -91,6 +93,9 @@ def decode_key(data: bytes | None) -> Key:
         kind = KeyType(document.get("keytype", ""))
     except ValueError:
         raise UnreadableRecord(f"the key type {document.get('keytype')!r} is unknown") from None
+    magic = document.get("magic", MAGICS[0])
+    if type(magic) is not int or magic not in MAGICS:
+        raise UnreadableRecord(f"a key of type {kind.value} has the magic {magic!r}, and this version reads 0 and 1")
     name = document.get("context" if kind is KeyType.CONTEXT else "subject")
     version = document.get("version", 0) if kind is KeyType.SCHEMA else 0
     is_named = isinstance(name, str) or (name is None and kind in (KeyType.CONFIG, KeyType.MODE, KeyType.NOOP))

@@ -33,7 +33,8 @@ from oncelog.core.groups.classic.group import ClassicGroup
 from oncelog.core.groups.classic.states import GroupState
 from oncelog.core.groups.consumer.decision import HeartbeatAnswer
 from oncelog.core.groups.consumer.group import ConsumerGroup
-from oncelog.core.groups.consumer.settings import MigrationPolicy, Refused
+from oncelog.core.groups.consumer.settings import MigrationPolicy
+from oncelog.core.groups.modern.group import Refused
 from oncelog.records.internal.consumer_group_records import ConsumerGroupKey, MemberKey, TargetEpochKey
 from oncelog.records.internal.group_records import GroupMetadataValue
 from tests.conformance.groups.classic_clients import ClassicClients

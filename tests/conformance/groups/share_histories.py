@@ -355,7 +355,7 @@ class ShareHistory:
             TopicName(name): {int(number): Offset(start) for number, start in starts.items()}
             for name, starts in offsets.items()
         }
-        decision = self._shard.share.alter_offsets(GROUP, starts, self._now_ms)
+        decision = self._shard.share.alter_offsets(GROUP, starts)
         reply = decision.reply
         assert isinstance(reply, OffsetsReply)
         if self._refused(operation, reply.error_code, reply.message, theirs):

@@ -12,7 +12,7 @@ from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.scenario.cluster.cluster import Cluster
 from tests.scenario.cluster.replicated import create_replicated, replace_unheard, replica, state, write
-from tests.scenario.node.shares import ACCEPT, REJECT, RELEASE, Member, acquired, errors, set_group_configs
+from tests.scenario.share.members import ACCEPT, REJECT, RELEASE, Member, acquired, errors, set_group_configs
 from tests.unit.storage.replication import log_bytes
 
 P = TopicPartition("t", 0)

@@ -206,7 +206,7 @@ def test_it_can_be_turned_off() -> None:
         before = epochs(frozen)
         await freeze([frozen.leader()], 4)
         assert epochs(frozen) == before
-        assert frozen.broker(1).node.freeze_watch is None
+        assert frozen.broker(1).node.liveness.freezes is None
 
     run(frozen, steps)
 

@@ -14,6 +14,7 @@ from oncelog.sim.seeds.cluster_scenario import draw_cluster_scenario
 from oncelog.sim.seeds.scenario import draw_scenario
 from oncelog.sim.seeds.simulation import simulate
 from oncelog.sim.workloads.hangs import HangingTransactions
+from oncelog.sim.workloads.share_queues import ShareQueues
 
 SAFETY_MS = 100_000
 
@@ -64,7 +65,7 @@ def test_the_number_of_brokers_changes_nothing_else_that_a_seed_draws_first() ->
 
 
 def test_seeds_move_replicas_have_batches_refused_and_meet_hostile_clients() -> None:
-    drawn = [draw_cluster_scenario(seed, SAFETY_MS, None).workloads for seed in range(60)]
+    drawn = [draw_cluster_scenario(seed, SAFETY_MS, None).workloads for seed in range(80)]
     used = Counter(type(workload).__name__ for workloads in drawn for workload in workloads)
     assert all(used[kind] >= 4 for kind in ("HostileClients", "OldCopiers", "Reassignments", "RefusedBatches"))
 
@@ -75,6 +76,17 @@ def test_transactions_hang_in_some_seeds() -> None:
     assert 3 <= len(hanging) <= 15
     assert {len(scenario.workloads) for scenario in hanging} == {1}
     assert all(abs(error_ms) <= 1_000 for scenario in hanging for error_ms in scenario.clock_errors_ms)
+
+
+def test_share_groups_run_in_some_seeds_with_their_state_on_as_many_disks_as_the_rest() -> None:
+    drawn = [draw_cluster_scenario(seed, SAFETY_MS, None) for seed in range(100)]
+    queuing = [scenario for scenario in drawn if isinstance(scenario.workloads[0], ShareQueues)]
+    assert 4 <= len(queuing) <= 20
+    for scenario in queuing:
+        factor = int(scenario.config["share.coordinator.state.topic.replication.factor"])
+        assert factor <= scenario.brokers
+        if any(fault.kind in LOST_DISK for fault in scenario.plan):
+            assert factor == 3
 
 
 def test_topics_have_as_many_replicas_as_there_are_brokers_at_most() -> None:

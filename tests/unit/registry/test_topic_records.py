@@ -44,6 +44,20 @@ def test_the_global_config_may_name_its_subject_null() -> None:
     assert decode_key(b'{"keytype":"CONFIG","subject":null,"magic":0}') == Key(KeyType.CONFIG)
 
 
+def test_a_schema_of_an_old_registry_has_a_key_of_magic_0() -> None:
+    expected = Key(KeyType.SCHEMA, "s", 1)
+    assert decode_key(b'{"keytype":"SCHEMA","subject":"s","version":1,"magic":0}') == expected
+    assert decode_key(b'{"keytype":"SCHEMA","subject":"s","version":1}') == expected
+
+
+@pytest.mark.parametrize("magic", [b"2", b"-1", b"true", b'"1"', b"null", b"1.0"])
+@pytest.mark.parametrize("kind", list(KeyType))
+def test_a_key_of_another_magic_is_of_a_later_registry(kind: KeyType, magic: bytes) -> None:
+    key = b'{"keytype":"%s","subject":"s","context":"s","version":1,"magic":%s}' % (kind.value.encode(), magic)
+    with pytest.raises(UnreadableRecord, match=f"{kind.value} has the magic .*reads 0 and 1"):
+        decode_key(key)
+
+
 def test_a_version_is_read_as_it_was_written() -> None:
     schema = Schema(
         "message A {}",

@@ -108,7 +108,7 @@ class EffectRunner:
         # One thread keeps the commits in order.
         self._metadata = Workers(loop, 1, "metadata")
         session_ms = int(node.cluster.config.get("zookeeper.session.timeout.ms"))
-        longest_ms = partial(node.longest_pause_ms, session_ms)
+        longest_ms = partial(node.liveness.longest_pause_ms, session_ms)
         self.pause_watch = PauseWatch(loop, longest_ms, lambda ms: self.dispatch(StoodStill(ms)))
         self._files = outside.files
         self._audit: AuditLog | None = None
@@ -164,7 +164,7 @@ class EffectRunner:
             self._fatal(Fatal(traceback.format_exc()))
 
     def backlog_bytes(self, connection_id: int) -> int:
-        return self._node.backlog_bytes(connection_id)
+        return self._node.connections.backlog_bytes(connection_id)
 
     async def settle(self) -> None:
         """Wait until the workers are idle and their results are handled."""

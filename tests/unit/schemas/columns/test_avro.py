@@ -197,6 +197,28 @@ def test_record_within_itself_is_json() -> None:
     assert rows[1] == {"v": 1, "next": None}
 
 
+def test_defaults_within_a_record_within_itself_are_values() -> None:
+    price = logical("bytes", "decimal", precision=4, scale=2)
+    at = field("at", logical("long", "timestamp-millis"), default=0)
+    inner = {
+        "type": "record",
+        "name": "I",
+        "fields": [field("x", "int", default=1), field("price", price, default="\1"), at],
+    }
+    more = [field("inner", inner, default={"x": 2}), field("raw", "bytes", default="ÿ"), field("lacking", "string")]
+    written = field("next", ["null", "R"])
+    decoded = decode(record(written), b"\2\0", reader=record(written, *more))
+    assert reasons(decoded) == [None]
+    value: Any = decoded.values.to_pylist()[0]
+    assert json.loads(value["next"]) == {
+        "next": None,
+        "inner": {"x": 2, "price": "0.01", "at": "1970-01-01T00:00:00+00:00"},
+        "raw": "ÿ",
+        "lacking": None,
+    }
+    assert value["inner"] == {"x": 2, "price": Decimal("0.01"), "at": datetime(1970, 1, 1, tzinfo=UTC)}
+
+
 def test_depth_of_recursive_values_is_bounded() -> None:
     schema = record(field("v", "int"), field("next", ["null", "R"]))
     deep = b"\2\2" * 100_000 + b"\2\0"

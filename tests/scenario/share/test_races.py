@@ -15,31 +15,9 @@ from oncelog.wire.messages.share_acknowledge import (
 )
 from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.scenario.node.driver import Driver
-from tests.scenario.node.requests import create_topic
-from tests.scenario.node.shares import ACCEPT, HandPersister, Member, acquired, errors, set_group_configs, write
+from tests.scenario.share.members import ACCEPT, Member, acquired, errors, set_group_configs, write
 
 T = ("t", 0)
-
-
-@pytest.fixture
-def persister() -> HandPersister:
-    return HandPersister()
-
-
-@pytest.fixture
-def driver(persister) -> Driver:
-    """A topic of two partitions, and a group that begins with its first record."""
-    driver = Driver()
-    driver.node.share.persister = persister
-    peer = driver.connect()
-    create_topic(peer, "t", 2)
-    set_group_configs(peer, "g", share_auto_offset_reset="earliest")
-    return driver
-
-
-@pytest.fixture
-def member(driver) -> Member:
-    return Member(driver)
 
 
 def test_a_partition_named_twice_is_answered_when_all_of_it_is_durable(driver, member, persister) -> None:

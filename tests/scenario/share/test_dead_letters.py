@@ -18,7 +18,7 @@ from oncelog.storage.log.read import read_batches
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from tests.scenario.node.driver import Driver
 from tests.scenario.node.requests import PRODUCE_VERSION, alter_brokers, batch, create_topic, log_of, produce, produced
-from tests.scenario.node.shares import (
+from tests.scenario.share.members import (
     ACCEPT,
     REJECT,
     RELEASE,
@@ -32,11 +32,6 @@ from tests.scenario.node.shares import (
 
 T = ("t", 0)
 ENABLE = {"errors_deadletterqueue_group_enable": "true"}
-
-
-@pytest.fixture
-def persister() -> HandPersister:
-    return HandPersister()
 
 
 @pytest.fixture
@@ -54,11 +49,6 @@ def driver(persister) -> Driver:
         errors_deadletterqueue_copy_record_enable="true",
     )
     return driver
-
-
-@pytest.fixture
-def member(driver) -> Member:
-    return Member(driver)
 
 
 def letters(driver: Driver, partition: int = 0) -> list[Record]:

@@ -9,7 +9,7 @@ import pytest
 from oncelog.base.errors import ErrorCode as E
 from tests.scenario.node.driver import Driver
 from tests.scenario.node.requests import create_topic
-from tests.scenario.node.shares import (
+from tests.scenario.share.members import (
     ACCEPT,
     REJECT,
     RELEASE,
