@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.ids import BrokerId, TopicName, TopicPartition
+from oncelog.core.controller.brokers.suspicions import suspect
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.cluster.versions import unsupported_version
 from oncelog.handlers.logs import log_dirs
@@ -107,6 +108,13 @@ class TestDescribeCluster:
         assert (answer.error_code, answer.cluster_id, answer.controller_id) == (0, "cluster", 1)
         assert [(b.broker_id, b.host, b.port) for b in answer.brokers] == [(1, HOST, PORT)]
         assert answer.cluster_authorized_operations == 8096
+
+    def test_a_broker_that_others_find_frozen_is_named_with_them(self, broker: ClusterBroker) -> None:
+        (own,) = broker.image.brokers.values()
+        for observer, since_ms in ((3, 700), (2, 900)):
+            broker.commit(suspect(broker.image, own, BrokerId(observer), since_ms))
+        (described,) = broker.call(DescribeClusterRequest(), 2).brokers
+        assert (described.suspected_by, described.suspected_since_ms) == ([2, 3], 700)
 
     @pytest.mark.parametrize(("kind", "code"), [(2, 114), (3, 115)])
     def test_controllers_are_not_asked_here(self, broker: ClusterBroker, kind: int, code: int) -> None:
