@@ -15,7 +15,7 @@ from oncelog.client.errors import BrokerRefused
 from oncelog.testing import Cluster
 from tests.waiting import HANG_S, wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("short_departures")]
 
 
 @pytest.fixture
