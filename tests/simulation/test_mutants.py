@@ -15,8 +15,8 @@ from tests.simulation.mutants import MUTANTS
 pytestmark = pytest.mark.slow
 
 SAFETY_S: Final = 40
-"""As the seeds of `make test-long` that find nothing wrong (``test_smoke``): what falls, falls early, and a seed three times as long sees
-no more of it."""
+"""As the seeds of `make test-long` that find nothing wrong (``test_smoke``): what falls, falls early, and a seed three
+times as long sees no more of it."""
 
 
 @pytest.mark.parametrize(
