@@ -17,8 +17,8 @@ from tests.simulation.mutation import World
 pytestmark = pytest.mark.slow
 
 SAFETY_S: Final = 40
-"""As the seeds that find nothing wrong (``test_smoke``): what falls, falls early, and a seed three times as long sees
-no more of it."""
+"""As the seeds of `make test-long` that find nothing wrong (``test_smoke``): what falls, falls early, and a seed three
+times as long sees no more of it."""
 
 
 @pytest.mark.parametrize(
@@ -26,9 +26,9 @@ no more of it."""
     [
         ("skip-marker", 5),
         ("acknowledge-before-sync", 20),
-        ("reuse-epoch", 10),
+        pytest.param("reuse-epoch", 10, marks=pytest.mark.long),
         ("new-offset-for-duplicate", 20),
-        ("forget-parked", 20),
+        pytest.param("forget-parked", 20, marks=pytest.mark.long),
     ],
 )
 def test_a_mutant_falls(name: str, seeds: int) -> None:

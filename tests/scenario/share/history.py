@@ -24,9 +24,9 @@ from oncelog.core.share_state.model import DeleteState, InitializeState, ShareKe
 from oncelog.node.kernel.events import DeadlineReached
 from oncelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from tests.scenario.share.drawn_coordinator import DrawnCoordinator
 from tests.scenario.node.driver import Driver
 from tests.scenario.node.requests import create_topic, log_of
+from tests.scenario.share.drawn_coordinator import DrawnCoordinator
 from tests.scenario.share.members import ACCEPT, REJECT, RELEASE, RENEW, Member, set_group_configs, write
 
 LIMITS = (3, 5)
