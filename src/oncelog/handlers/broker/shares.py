@@ -92,6 +92,13 @@ class Shares(Protocol):
     def now_ms(self) -> int:
         """Time of the event being handled: a waiting request is asked before its context's time moves."""
 
+    @property
+    def changes(self) -> int:
+        """A position in the changes of share partitions and their logs."""
+
+    def changed_since(self, changes: int) -> Sequence[TopicPartition | ShareKey] | None:
+        """The keys that have changed since a position; None if they are too many."""
+
     def settings_of(self, group_id: GroupId) -> ShareGroupSettings:
         """The group's present settings."""
 
