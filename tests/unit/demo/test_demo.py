@@ -17,6 +17,7 @@ from oncelog.plotting.axes import value_ticks
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_year_is_complete_and_in_order() -> None:
     stream = events()
     assert len(stream) == 656_584
