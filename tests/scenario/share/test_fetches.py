@@ -375,6 +375,42 @@ def test_partitions_take_turns(driver, member) -> None:
     }
 
 
+def test_more_partitions_than_are_read_at_once(driver, member) -> None:
+    create_topic(driver.connect(), "many", 60)
+    keys = [("many", index) for index in range(60)]
+    assert acquired(member.fetch(*keys)) == []
+    for _, index in keys:
+        write(driver, "many", 1, index)
+    first = [*partitions_with_records(member.fetch(max_records=55))]
+    assert len(first) == 55
+    member.send_fetch(max_records=1_000, max_wait_ms=500)
+    second = [*partitions_with_records(member.answer())]
+    assert sorted(first + second) == list(range(60))
+    other = Member(driver, member_id="other")
+    other.send_fetch(*keys, max_wait_ms=500)
+    driver.disconnect(member.peer)
+    driver.advance(500)
+    released = partitions_with_records(other.answer())
+    released += partitions_with_records(other.fetch(max_records=1_000))
+    assert sorted(released) == list(range(60))
+
+
+def test_a_member_that_begins_again_at_once_gets_what_its_session_had(driver, member) -> None:
+    create_topic(driver.connect(), "many", 60)
+    keys = [("many", index) for index in range(60)]
+    for _, index in keys:
+        write(driver, "many", 1, index)
+    member.fetch(*keys)
+    driver.disconnect(member.peer)
+    again = Member(driver)
+    assert len(partitions_with_records(again.fetch(*keys))) == 60
+
+
+def partitions_with_records(response) -> list[int]:
+    assert response.error_code == E.NONE
+    return [part.partition_index for topic in response.responses for part in topic.partitions if part.acquired_records]
+
+
 def test_min_bytes_are_waited_for(driver, member) -> None:
     write(driver, "t", 1)
     member.send_fetch(T, min_bytes=1000, max_wait_ms=500)

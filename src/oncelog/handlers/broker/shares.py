@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from oncelog.core.share.partition import SharePartition
     from oncelog.core.share.sessions import SessionKey, ShareSession, ShareSessions
     from oncelog.core.share_state.model import ShareKey
+    from oncelog.handlers.broker.waits import FetchKey
 
 
 class LedSharePartition:
@@ -91,6 +92,13 @@ class Shares(Protocol):
     @property
     def now_ms(self) -> int:
         """Time of the event being handled: a waiting request is asked before its context's time moves."""
+
+    @property
+    def changes(self) -> int:
+        """A position in the changes of share partitions and their logs."""
+
+    def changed_since(self, changes: int) -> Sequence[FetchKey] | None:
+        """What has changed since a position; None if it was too much."""
 
     def settings_of(self, group_id: GroupId) -> ShareGroupSettings:
         """The group's present settings."""

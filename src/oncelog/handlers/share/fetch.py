@@ -146,6 +146,7 @@ def _fetch(
             answer.fail(failed, ErrorCode.UNKNOWN_SERVER_ERROR)
         return ErrorCode.NONE
     reads = ShareReads(context, shares, params)
+    changes = shares.changes
     for count, (partition_key, partition) in enumerate(readable, 1):
         share_key = ShareKey(key.group_id, *partition_key)
         if partition_key in begun.added:
@@ -153,11 +154,14 @@ def _fetch(
         reads.add(partition_key, share_key, partition)
         if not count % PARTITIONS_PER_SLICE:
             yield NextSlice()
+    reads.catch_up(shares.changed_since(changes))
     if not shares.sessions.is_current(begun):
         return ErrorCode.INVALID_SHARE_SESSION_EPOCH
     waits = request.max_wait_ms > 0
     while not reads.try_to_acquire():
+        changes = shares.changes
         if (yield from _search_all(reads, context, shares)):
+            reads.catch_up(shares.changed_since(changes))
             # The member may have gone meanwhile: nobody would acknowledge what it acquires.
             if not shares.sessions.is_current(begun):
                 return ErrorCode.INVALID_SHARE_SESSION_EPOCH
@@ -174,6 +178,10 @@ def _fetch(
         if not reads.is_done and not shares.sessions.is_current(begun):
             return ErrorCode.INVALID_SHARE_SESSION_EPOCH
     reads.acquire_what_there_is()
+    while reads.acquires_more():
+        yield NextSlice()
+        if not shares.sessions.is_current(begun):
+            return ErrorCode.INVALID_SHARE_SESSION_EPOCH
     answer.add(reads.answers, reads.fetched)
     return ErrorCode.NONE
 

@@ -9,7 +9,8 @@ share partition acquires whole batches.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -20,6 +21,7 @@ from oncelog.core.share.sessions import PartitionKey
 from oncelog.core.share_state.model import ShareKey
 from oncelog.handlers.broker.ports import LeaderLog
 from oncelog.handlers.broker.shares import LedSharePartition, Shares
+from oncelog.handlers.share.acknowledgements import PARTITIONS_PER_SLICE
 from oncelog.storage.errors import OffsetOutOfRange
 from oncelog.storage.file_range import FileRange
 from oncelog.storage.log.read import read_batches
@@ -77,8 +79,15 @@ class ShareReads:
         self.fetched: dict[PartitionKey, Fetched] = {}
         self.answers: dict[PartitionKey, PartitionData] = {}
         self._keys: dict[FetchKey, PartitionKey] = {}
+        self._candidates: dict[PartitionKey, None] = {}
+        """The partitions that may have records to acquire."""
         self.is_done = False
         """True once records were acquired, or nothing is left to wait for."""
+        self._left: deque[_Readable] = deque()
+        """What was readable, and is acquired from in later slices."""
+        self._bytes_left, self._records_left = params.max_bytes, params.max_records
+        self._share = 0
+        """The bytes that each partition may return."""
 
     def add(self, key: PartitionKey, share_key: ShareKey, partition: TopicPartition) -> None:
         led = self._shares.led(share_key, partition)
@@ -87,6 +96,7 @@ class ShareReads:
         elif led is not None:
             self.fetched[key] = Fetched(partition, led)
             self._keys[partition] = self._keys[share_key] = key
+            self._examine(key)
 
     def fail(self, key: PartitionKey, refusal: Refusal) -> None:
         self.answers[key] = PartitionData(partition_index=key[1], error_code=refusal.error_code, records=NO_RECORDS)
@@ -109,13 +119,29 @@ class ShareReads:
         keys = {self._keys[key] for key in changed}
         if any(self.fetched[key].led.search_from_ms is not None for key in keys):
             return True
-        if not any(self._has_news(key) for key in keys):
-            return False
-        return self.try_to_acquire()
+        news = [self._examine(key) for key in keys]  # all: each may become a candidate
+        return any(news) and self.try_to_acquire()
 
-    def _has_news(self, key: PartitionKey) -> bool:
+    def catch_up(self, changed: Iterable[FetchKey] | None) -> None:
+        """Take notice of what has changed while partitions were added; None: it may be anything."""
+        keys = self.fetched if changed is None else {self._keys[key] for key in changed if key in self._keys}
+        for key in list(keys):
+            self._examine(key)
+
+    def _examine(self, key: PartitionKey) -> bool:
+        """Find out whether a partition is a candidate. True if there is something to tell about it."""
         fetched = self.fetched[key]
-        return fetched.led.refusal is not None or self._readable(key, fetched) is not None
+        if fetched.led.refusal is not None:
+            self.fail(key, fetched.led.refusal)
+            return True
+        machine = self._shares.machine_of(fetched.led)
+        if machine is not None and machine.may_acquire():
+            self.answers.setdefault(key, PartitionData(partition_index=key[1], records=NO_RECORDS))
+        if self._readable(key, fetched) is None:
+            self._candidates.pop(key, None)
+            return False
+        self._candidates[key] = None
+        return True
 
     def try_to_acquire(self) -> bool:
         """Acquire if at least ``min_bytes`` can be returned, or all partitions have failed; True if so."""
@@ -124,16 +150,9 @@ class ShareReads:
         readable, least = self._all_readable(), self._params.min_bytes
         if all(fetched.led.refusal is not None for fetched in self.fetched.values()):
             self.is_done = bool(self.answers)
-        elif self._available_bytes(readable) >= least if readable else least <= 0 and any(self._acquirable()):
+        elif self._available_bytes(readable) >= least if readable else least <= 0 and bool(self.answers):
             self._acquire(readable)
         return self.is_done
-
-    def _acquirable(self) -> Iterator[PartitionKey]:
-        """Partitions that could acquire records if they had some."""
-        for key, fetched in self.fetched.items():
-            machine = self._shares.machine_of(fetched.led)
-            if machine is not None and machine.may_acquire():
-                yield key
 
     def acquire_what_there_is(self) -> None:
         """The end of the wait: acquire however few records there are."""
@@ -141,16 +160,13 @@ class ShareReads:
             self._acquire(self._all_readable())
 
     def _all_readable(self) -> list[_Readable]:
-        readable = []
-        for key, fetched in list(self.fetched.items()):
-            refusal = fetched.led.refusal
-            if refusal is not None:
-                self.fail(key, refusal)
-                continue
-            found = self._readable(key, fetched)
-            if found is not None:
-                readable.append(found)
-        return readable
+        candidates = (
+            [key for key in self.fetched if key in self._candidates]
+            if len(self._candidates) > 1
+            else [*self._candidates]
+        )
+        found = (self._readable(key, self.fetched[key]) for key in candidates)
+        return [readable for readable in found if readable is not None]
 
     def _readable(self, key: PartitionKey, fetched: Fetched) -> _Readable | None:
         machine = self._shares.machine_of(fetched.led)
@@ -188,18 +204,27 @@ class ShareReads:
         """Acquire from each partition in order: each may return an equal share of the bytes, and the first one at least
         a batch, however large."""
         self.is_done = True
-        params = self._params
-        for key in self._acquirable():
-            self.answers[key] = PartitionData(partition_index=key[1], records=NO_RECORDS)
-        share = params.max_bytes // len(readable) if readable else 0
-        bytes_left, records_left = params.max_bytes, params.max_records
-        for entry in readable:
-            if records_left <= 0:
+        self._share = self._params.max_bytes // len(readable) if readable else 0
+        self._left.extend(readable)
+        self.acquires_more()
+
+    def acquires_more(self) -> bool:
+        """Acquire from the next partitions. Returns True if more are left, for after other events."""
+        for _ in range(min(len(self._left), PARTITIONS_PER_SLICE)):
+            if self._records_left <= 0:
+                self._left.clear()
                 break
-            is_first = bytes_left == params.max_bytes
-            size, count = self._acquire_from(entry, min(share, bytes_left), records_left, minimum_one=is_first)
-            bytes_left = max(0, bytes_left - size)
-            records_left -= count
+            known = self._left.popleft()
+            # Anything may have changed since the slice before.
+            entry = self._readable(known.key, self.fetched[known.key])
+            if entry is None:
+                continue
+            is_first = self._bytes_left == self._params.max_bytes
+            most = min(self._share, self._bytes_left)
+            size, count = self._acquire_from(entry, most, self._records_left, minimum_one=is_first)
+            self._bytes_left = max(0, self._bytes_left - size)
+            self._records_left -= count
+        return bool(self._left)
 
     def _acquire_from(
         self, entry: _Readable, max_bytes: int, max_records: int, *, minimum_one: bool

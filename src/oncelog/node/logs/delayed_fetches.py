@@ -5,9 +5,11 @@ Fetches of share groups (KIP-932) also wait for share partitions, whose records 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 from oncelog.base.ids import TopicPartition
 from oncelog.node.kernel.deadlines import Deadlines
@@ -16,6 +18,8 @@ from oncelog.node.kernel.tasks import Runnable, Task
 if TYPE_CHECKING:
     from oncelog.core.share_state.model import ShareKey
     from oncelog.handlers.broker.waits import FetchKey, UntilReadable
+
+_MOST_RECORDED: Final = 10_000
 
 
 class DelayedFetches:
@@ -31,6 +35,9 @@ class DelayedFetches:
         # first.
         self._journal: dict[TopicPartition, int] | None = None
         self.position = 0
+        # The last changes, for fetches that are not parked yet; None until ``begin_recording``.
+        self._recent: deque[FetchKey] | None = None
+        self._recorded = 0
 
     def park(self, task: Task, until: UntilReadable) -> None:
         """Park ``task`` until its ``ready()`` holds, or its deadline."""
@@ -59,16 +66,35 @@ class DelayedFetches:
             self._journal.pop(partition, None)
             self.position += 1
             self._journal[partition] = self.position
+        if self._recent is not None:
+            self._recorded += 1
+            self._recent.append(partition)
         if self._for_any_partition or partition in self._by_key:
             self._changed[partition] = None
 
     def wake(self, key: ShareKey) -> bool:
         """Note that a share partition may have records again; its fetches are checked at the end of the event. False if
         none waits."""
+        if self._recent is not None:
+            self._recorded += 1
+            self._recent.append(key)
         is_awaited = key in self._by_key
         if is_awaited:
             self._changed[key] = None
         return is_awaited
+
+    def begin_recording(self) -> int:
+        """The present position for ``recorded_since``."""
+        if self._recent is None:
+            self._recent = deque(maxlen=_MOST_RECORDED)
+        return self._recorded
+
+    def recorded_since(self, position: int) -> Sequence[FetchKey] | None:
+        """The keys that have changed since, some perhaps repeatedly; None if they were too many."""
+        count = self._recorded - position
+        if self._recent is None or count > len(self._recent):
+            return None
+        return list(islice(reversed(self._recent), count))
 
     def changed_since(self, position: int) -> Sequence[TopicPartition]:
         """Partitions that changed after a position; changes before the first call are not recorded."""

@@ -37,7 +37,7 @@ from oncelog.node.share.session_releases import PARTITIONS_PER_SLICE, PAUSE_MS, 
 if TYPE_CHECKING:
     from oncelog.core.controller.image.cluster_image import ImageDelta
     from oncelog.core.groups.share.settings import ShareGroupSettings
-    from oncelog.handlers.broker.waits import UntilAcknowledged
+    from oncelog.handlers.broker.waits import FetchKey, UntilAcknowledged
     from oncelog.node.cluster.group_settings import ShareSettingsOfGroups
     from oncelog.node.cluster.metadata import Metadata
     from oncelog.node.kernel.deadlines import Alarm, Deadlines
@@ -77,6 +77,10 @@ class SharePartitions:
         settings: ShareSettingsOfGroups,
         dead_letters: DeadLetterWriter,
     ) -> None:
+        self._metadata = metadata
+        self._settings_basis: tuple[object, object] = (None, None)
+        """The image and the config that ``_settings_of_groups`` were computed from."""
+        self._settings_of_groups: dict[GroupId, ShareSettings] = {}
         self._partitions = partitions
         self._delayed_fetches = delayed_fetches
         self._deadlines = deadlines
@@ -100,6 +104,13 @@ class SharePartitions:
     @property
     def now_ms(self) -> int:
         return self._deadlines.now_ms
+
+    @property
+    def changes(self) -> int:
+        return self._delayed_fetches.begin_recording()
+
+    def changed_since(self, changes: int) -> Sequence[FetchKey] | None:
+        return self._delayed_fetches.recorded_since(changes)
 
     def settings_of(self, group_id: GroupId) -> ShareGroupSettings:
         return self._settings.of(group_id)
@@ -187,6 +198,16 @@ class SharePartitions:
         return machine
 
     def _machine_settings(self, group_id: GroupId) -> ShareSettings:
+        basis = self._metadata.image, self._metadata.config
+        if basis[0] is not self._settings_basis[0] or basis[1] is not self._settings_basis[1]:
+            self._settings_basis = basis
+            self._settings_of_groups.clear()
+        cached = self._settings_of_groups.get(group_id)
+        if cached is None:
+            cached = self._settings_of_groups[group_id] = self._compute_settings(group_id)
+        return cached
+
+    def _compute_settings(self, group_id: GroupId) -> ShareSettings:
         settings = self._settings.of(group_id)
         return ShareSettings(
             lock_duration_ms=settings.record_lock_duration_ms,
