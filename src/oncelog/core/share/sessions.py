@@ -77,7 +77,7 @@ class Begun(NamedTuple):
     epoch: int = INITIAL_EPOCH
     """The request's."""
     added: Collection[PartitionKey] = ()
-    """Those of the partitions that the request has added to the session: all of them if it opens it."""
+    """The partitions that the request has added to the session: all of them if it opens it."""
     connection_id: int = -1
     """The session's then: a member may send its next request on any connection."""
 

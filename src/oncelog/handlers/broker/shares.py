@@ -98,7 +98,7 @@ class Shares(Protocol):
         """A position in the changes of share partitions and their logs."""
 
     def changed_since(self, changes: int) -> Sequence[FetchKey] | None:
-        """What has changed since a position; None if it was too much."""
+        """The changes since a position; None if there were too many."""
 
     def settings_of(self, group_id: GroupId) -> ShareGroupSettings:
         """The group's present settings."""

@@ -84,7 +84,7 @@ class ShareReads:
         self.is_done = False
         """True once records were acquired, or nothing is left to wait for."""
         self._left: deque[_Readable] = deque()
-        """What was readable, and is acquired from in later slices."""
+        """Readable partitions, acquired from in later slices."""
         self._bytes_left, self._records_left = params.max_bytes, params.max_records
         self._share = 0
         """The bytes that each partition may return."""
