@@ -70,7 +70,7 @@ _DEAD_PARTITION, _DEAD_OFFSET = "__dlq.errors.partition", "__dlq.errors.offset"
 
 @dataclass(frozen=True)
 class Options:
-    """What takes part, and for how long."""
+    """The brokers and members that take part, and for how long."""
 
     brokers: int = 3
     members: int = 6

@@ -98,7 +98,7 @@ def _copied_schemas(target: OncelogServe) -> dict[int, tuple[int, str]]:
 
 
 class Sides(NamedTuple):
-    """What can be killed."""
+    """The processes that can be killed."""
 
     source: OncelogServe
     target: OncelogServe

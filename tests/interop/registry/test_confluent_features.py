@@ -1,4 +1,4 @@
-"""What confluent-kafka's serializers offer beyond plain values: asyncio, names of subjects, data contracts."""
+"""Features of confluent-kafka's serializers beyond plain values: asyncio, names of subjects, data contracts."""
 
 from __future__ import annotations
 

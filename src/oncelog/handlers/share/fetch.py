@@ -55,6 +55,8 @@ _RENEWS_SINCE: Final = 2
 _BATCH_OPTIMIZED: Final = 0
 _RECORD_LIMIT: Final = 1
 
+Readable = list[tuple[PartitionKey, TopicPartition]]
+
 
 def handle(request: wire.ShareFetchRequest, context: Context) -> Steps[wire.ShareFetchResponse]:
     checked = check(request.group_id, request.member_id, context)
@@ -123,17 +125,7 @@ def _fetch(
 ) -> Steps[ErrorCode]:
     """Acquire records of the session's partitions, waiting for some up to ``max_wait_ms``."""
     deadline_ms = context.now_ms + request.max_wait_ms
-    readable: list[tuple[PartitionKey, TopicPartition]] = []
-
-    def sort_out(keys: Sequence[PartitionKey]) -> None:
-        for partition_key in keys:
-            partition = _resolve(partition_key, context, rights)
-            if isinstance(partition, ErrorCode):
-                answer.fail(partition_key, partition)
-            else:
-                readable.append((partition_key, partition))
-
-    yield from run_in_slices(_rotated(begun), sort_out, context.partitions)
+    readable = yield from _readable(begun, context, rights, answer)
     if not shares.sessions.is_current(begun):
         return ErrorCode.INVALID_SHARE_SESSION_EPOCH
     if readable and request.share_acquire_mode not in (_BATCH_OPTIMIZED, _RECORD_LIMIT):
@@ -146,15 +138,7 @@ def _fetch(
             answer.fail(failed, ErrorCode.UNKNOWN_SERVER_ERROR)
         return ErrorCode.NONE
     reads = ShareReads(context, shares, params)
-    changes = shares.changes
-    for count, (partition_key, partition) in enumerate(readable, 1):
-        share_key = ShareKey(key.group_id, *partition_key)
-        if partition_key in begun.added:
-            shares.partition_added(share_key)
-        reads.add(partition_key, share_key, partition)
-        if not count % PARTITIONS_PER_SLICE:
-            yield NextSlice()
-    reads.catch_up(shares.changed_since(changes))
+    yield from _add_all(readable, reads, begun, key, shares)
     if not shares.sessions.is_current(begun):
         return ErrorCode.INVALID_SHARE_SESSION_EPOCH
     waits = request.max_wait_ms > 0
@@ -184,6 +168,34 @@ def _fetch(
             return ErrorCode.INVALID_SHARE_SESSION_EPOCH
     answer.add(reads.answers, reads.fetched)
     return ErrorCode.NONE
+
+
+def _readable(begun: Begun, context: Context, rights: TopicRights, answer: ShareFetchAnswer) -> Steps[Readable]:
+    """The session's partitions that the member may read; the answer has the errors of the others."""
+    readable: Readable = []
+
+    def sort_out(keys: Sequence[PartitionKey]) -> None:
+        for partition_key in keys:
+            partition = _resolve(partition_key, context, rights)
+            if isinstance(partition, ErrorCode):
+                answer.fail(partition_key, partition)
+            else:
+                readable.append((partition_key, partition))
+
+    yield from run_in_slices(_rotated(begun), sort_out, context.partitions)
+    return readable
+
+
+def _add_all(readable: Readable, reads: ShareReads, begun: Begun, key: SessionKey, shares: Shares) -> Steps[None]:
+    changes = shares.changes
+    for count, (partition_key, partition) in enumerate(readable, 1):
+        share_key = ShareKey(key.group_id, *partition_key)
+        if partition_key in begun.added:
+            shares.partition_added(share_key)
+        reads.add(partition_key, share_key, partition)
+        if not count % PARTITIONS_PER_SLICE:
+            yield NextSlice()
+    reads.catch_up(shares.changed_since(changes))
 
 
 def _rotated(begun: Begun) -> list[PartitionKey]:
