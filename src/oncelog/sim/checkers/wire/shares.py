@@ -232,8 +232,8 @@ class Shares:
         ):
             self._report(
                 SETTLED,
-                f"{self._describe(key, offset)} to {delivery.member}, delivery {delivery.delivery_count}: {settled.member} "
-                f"settled it (type {settled.kind}, delivery {settled.delivery_count})",
+                f"{self._describe(key, offset)} to {delivery.member}, delivery {delivery.delivery_count}: "
+                f"{settled.member} settled it (type {settled.kind}, delivery {settled.delivery_count})",
             )
 
     def _check_count(self, key: ShareKey, offset: int, log: ShareLog, record: RecordSeen, delivery: Delivery) -> None:
@@ -270,8 +270,8 @@ class Shares:
         if delivery.delivery_count > last.delivery_count and now_ms < until_ms:
             self._report(
                 LOCKED,
-                f"{self._describe(key, offset)} to {delivery.member}, delivery {delivery.delivery_count}: it is locked for "
-                f"{last.member} for {until_ms - now_ms} ms",
+                f"{self._describe(key, offset)} to {delivery.member}, delivery {delivery.delivery_count}: "
+                f"it is locked for {last.member} for {until_ms - now_ms} ms",
             )
 
     def _acknowledged(self, exchange: Exchange, codes: dict[ShareKey, int], index: int) -> None:
