@@ -11,7 +11,7 @@ from oncelog.core.share.acquisition import Acquisition
 from oncelog.core.share.in_flight import Run
 from oncelog.core.share.model import RecordState
 from oncelog.core.share.transitions import Changes
-from oncelog.core.share_state import checks, shard
+from oncelog.core.share_state import shard
 from oncelog.core.share_state.shard import ShareStateShard
 from oncelog.node.share.dead_letters import DeadLetterWriter
 from oncelog.node.share.share_partitions import SharePartitions
@@ -47,13 +47,6 @@ def _snapshot_forgets(right: Any) -> Any:
         return right(key, value._replace(batches=value.batches[:-1]))
 
     return snapshot
-
-
-def _leaders_unfenced(right: Any) -> Any:
-    def fenced_leader(leader_epoch: int, fences: Any) -> None:
-        return None
-
-    return fenced_leader
 
 
 def _offered_twice(right: Any) -> Any:
@@ -162,6 +155,7 @@ SHARES: Final = (
         SharePartitions,
         "_write",
         _answered_early,
+        faults=("power-cut-at-sync",),
         workload=ShareQueues,
     ),
     Mutant(
@@ -274,18 +268,6 @@ SHARES: Final = (
         Acknowledging,
         "_take_run",
         _letters_for_accepted,
-        workload=ShareQueues,
-    ),
-)
-
-OF_SHARE_CLUSTERS: Final = (
-    Mutant(
-        "share-leaders-unfenced",
-        "a share coordinator takes the writes of former leaders",
-        checks,
-        "_fenced_leader",
-        _leaders_unfenced,
-        faults=("tree-isolated", "broker-isolated"),
         workload=ShareQueues,
     ),
 )

@@ -30,7 +30,7 @@ class Delivery(NamedTuple):
     """``requested`` and ``sent`` are indexes of the wire; the records were acquired in between."""
 
     member: str
-    count: int
+    delivery_count: int
     broker_id: int
     # The broker keeps the share partition in memory throughout a tenure.
     tenure: int
@@ -45,7 +45,7 @@ class Settled(NamedTuple):
 
     kind: int
     member: str
-    count: int
+    delivery_count: int
     broker_id: int
     answered: int
 

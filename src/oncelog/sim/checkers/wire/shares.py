@@ -48,7 +48,7 @@ _FOREVER: Final = 1 << 62
 
 
 class ShareLimits(NamedTuple):
-    """``group.share.delivery.count.limit`` and ``group.share.record.lock.duration.ms``."""
+    """``group.share.delivery.delivery_count.limit`` and ``group.share.record.lock.duration.ms``."""
 
     deliveries: int = 5
     lock_ms: int = 30_000
@@ -228,16 +228,16 @@ class Shares:
         if settled is None or not log.knows(delivery.broker_id, settled):
             return
         if delivery.requested > settled.answered or (
-            delivery.broker_id == settled.broker_id and delivery.count > settled.count > 0
+            delivery.broker_id == settled.broker_id and delivery.delivery_count > settled.delivery_count > 0
         ):
             self._report(
                 SETTLED,
-                f"{self._describe(key, offset)} to {delivery.member}, delivery {delivery.count}: {settled.member} "
-                f"settled it (type {settled.kind}, delivery {settled.count})",
+                f"{self._describe(key, offset)} to {delivery.member}, delivery {delivery.delivery_count}: "
+                f"{settled.member} settled it (type {settled.kind}, delivery {settled.delivery_count})",
             )
 
     def _check_count(self, key: ShareKey, offset: int, log: ShareLog, record: RecordSeen, delivery: Delivery) -> None:
-        count, last, released = delivery.count, record.last, record.released
+        count, last, released = delivery.delivery_count, record.last, record.released
         unseen = log.lost - record.lost + log.waiting
         most = self.limits.deliveries
         is_known = not self.changes.are_possible(key.group)
@@ -247,11 +247,11 @@ class Shares:
             problem = f"the limit is {most}"
         elif is_known and count > record.max_count + 1 + unseen:
             problem = f"the highest before was {record.max_count}, and {unseen} fetches may have got it since"
-        elif released is not None and count <= released.count and delivery.requested > released.answered:
+        elif released is not None and count <= released.delivery_count and delivery.requested > released.answered:
             if log.knows(delivery.broker_id, released):
-                problem = f"it was released as delivery {released.count}"
-        elif is_known and is_next and not self._is_cluster and last is not None and count <= last.count:
-            problem = f"{last.member} had delivery {last.count}"
+                problem = f"it was released as delivery {released.delivery_count}"
+        elif is_known and is_next and not self._is_cluster and last is not None and count <= last.delivery_count:
+            problem = f"{last.member} had delivery {last.delivery_count}"
         if problem is not None:
             self._report(COUNT, f"{self._describe(key, offset)} to {delivery.member}, delivery {count}: {problem}")
 
@@ -267,11 +267,11 @@ class Shares:
         if until_ms is None or last is None or last.tenure != delivery.tenure or last.lost != log.lost:
             return
         now_ms = self.clock(delivery.broker_id)
-        if delivery.count > last.count and now_ms < until_ms:
+        if delivery.delivery_count > last.delivery_count and now_ms < until_ms:
             self._report(
                 LOCKED,
-                f"{self._describe(key, offset)} to {delivery.member}, delivery {delivery.count}: it is locked for "
-                f"{last.member} for {until_ms - now_ms} ms",
+                f"{self._describe(key, offset)} to {delivery.member}, delivery {delivery.delivery_count}: "
+                f"it is locked for {last.member} for {until_ms - now_ms} ms",
             )
 
     def _acknowledged(self, exchange: Exchange, codes: dict[ShareKey, int], index: int) -> None:
@@ -299,7 +299,7 @@ class Shares:
     ) -> None:
         member = exchange.request.member_id
         own = record.by_member.get(member)
-        count = 0 if own is None else own.count
+        count = 0 if own is None else own.delivery_count
         settled = Settled(kind, member, count, exchange.broker_id, index)
         if kind == RENEW:
             if offset in log.held and log.holder(offset) == member:
@@ -330,7 +330,7 @@ class Shares:
             return f"{settled.member} had settled it" if is_other and is_late and record.attempts == 2 else None
         if last is None or last.member == member or last.sent > exchange.received_index:
             return None
-        is_later = last.tenure == own.tenure and last.count > own.count
+        is_later = last.tenure == own.tenure and last.delivery_count > own.delivery_count
         is_later |= not self._is_cluster and last.requested > own.sent
         if is_later and not record.settlers - {member} and last.broker_id == exchange.broker_id:
             return f"{last.member} had got it since"
