@@ -22,6 +22,9 @@ from oncelog.client.blocking import (
     GroupConsumer,
     Producer,
     ProducerSettings,
+    ShareConsumer,
+    ShareRecord,
+    ShareSettings,
     TransactionalProducer,
     TransactionSettings,
     read_fetched,
@@ -31,6 +34,7 @@ from oncelog.client.machine.requests import LATEST
 from oncelog.client.machine.transaction_values import StoredTransaction
 from oncelog.client.programs.log_offsets import offsets_at
 from oncelog.records.compression import Codec
+from tests.kept.schemas import write_schemas
 from tests.waiting import wait_until
 
 FIRST_MS: Final = 1_750_000_000_000
@@ -46,6 +50,8 @@ PROPERTIES: Final = {
     **AGELESS,
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
+    "share.coordinator.state.topic.num.partitions": "2",
+    "log.cleaner.backoff.ms": "600000",  # compaction between two readings would change what they compare
     "group.initial.rebalance.delay.ms": "0",
     "transaction.two.phase.commit.enable": "true",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -69,6 +75,9 @@ PREPARED: Final = "prepared"
 OPEN: Final = "open"
 TRIMMED_FROM: Final = 7
 PASSWORD: Final = "kept-secret"
+JOBS: Final = "jobs"
+WORKERS: Final = "workers"
+EXPLICIT: Final = ShareSettings(acknowledgement="explicit", acquire="record_limit", max_records=12)
 
 
 def write(client: Client, replicas: int) -> StoredTransaction:
@@ -84,6 +93,8 @@ def write(client: Client, replicas: int) -> StoredTransaction:
     _write_compacted(client)
     _write_transactions(client)
     _write_groups(client)
+    _write_share_group(client, replicas)
+    write_schemas(client, replicas)
     _write_settings(client)
     return _leave_undecided(client)
 
@@ -147,6 +158,28 @@ def _write_groups(client: Client) -> None:
                         seen += 1
                         consumer.processed(fetched.partition, record.offset + 1)
             consumer.commit()
+
+
+def _write_share_group(client: Client, replicas: int) -> None:
+    """Jobs in each state that outlives a broker: 0 to 3 and 6 are done, 7 is archived, the others come again."""
+    create_topic(client, NewTopic(JOBS, 1, replicas, _TOPIC))
+    with Producer(client) as producer:
+        for number in range(EXPLICIT.max_records):
+            at_ms = FIRST_MS + number * HOUR_MS
+            producer.send(JOBS, b"job-%d" % number, partition=0, timestamp_ms=at_ms)
+    alter_configs(client, ResourceType.GROUP, WORKERS, change={"share.auto.offset.reset": "earliest"})
+    with ShareConsumer(client, WORKERS, [JOBS], settings=EXPLICIT) as consumer:
+        held: list[ShareRecord] = []
+        while len(held) < EXPLICIT.max_records:
+            held += consumer.poll()
+        for record in held:
+            if record.offset in (*range(4), 6):
+                consumer.accept(record)
+            elif record.offset == 7:
+                consumer.reject(record)
+            else:
+                consumer.release(record)
+        consumer.commit()
 
 
 def _write_settings(client: Client) -> None:

@@ -9,7 +9,9 @@ from oncelog.admin.acls import list_acls
 from oncelog.admin.client_quotas import entity_text, list_quotas
 from oncelog.admin.configs import ResourceType, describe_configs
 from oncelog.admin.group_descriptions import describe_group
+from oncelog.admin.groups import share_offsets
 from oncelog.admin.scram_users import list_credentials
+from oncelog.admin.share_deliveries import share_deliveries
 from oncelog.admin.topics import list_topics
 from oncelog.admin.transactions import describe_transaction
 from oncelog.base.ids import TopicName, TopicPartition
@@ -17,10 +19,11 @@ from oncelog.client.blocking import Client, FetchSettings, read_fetched
 from oncelog.client.machine.requests import EARLIEST, LATEST
 from oncelog.client.programs.group import committed_offsets
 from oncelog.client.programs.log_offsets import offsets_at
-from tests.kept.contents import OPEN
+from tests.kept.contents import OPEN, WORKERS
+from tests.kept.schemas import schemas
 from tests.waiting import wait_until
 
-GROUPS: Final = ("classic", "modern", "transactional")
+GROUPS: Final = ("classic", "modern", "transactional", WORKERS)
 TRANSACTIONS: Final = ("writer-0", "writer-1", "open", "prepared")
 _ISOLATIONS: Final = {"read_uncommitted": False, "read_committed": True}
 
@@ -34,6 +37,8 @@ def served(client: Client) -> dict[str, Any]:
         "records": {name: [*records(client, topics, name)] for name in _ISOLATIONS},
         "offsets": _offsets(client, topics),
         "groups": {group: _group(client, group) for group in GROUPS},
+        "share": _share(client),
+        "schemas": schemas(client),
         "transactions": {name: _transaction(client, name) for name in TRANSACTIONS},
         "users": [list(credential) for credential in list_credentials(client)],
         "acls": [
@@ -48,6 +53,7 @@ def served(client: Client) -> dict[str, Any]:
             "topics": {topic.name: _configs(client, ResourceType.TOPIC, topic.name, "topic") for topic in topics},
             "cluster": _configs(client, ResourceType.BROKER, "1", "dynamic default broker"),
             "group": _configs(client, ResourceType.GROUP, "modern", "group"),
+            "share group": _configs(client, ResourceType.GROUP, WORKERS, "group"),
         },
     }
 
@@ -88,6 +94,22 @@ def _group(client: Client, group: str) -> dict[str, Any]:
         "type": description.group_type,
         "state": description.state,
         "offsets": {str(partition): [at.offset, at.metadata] for partition, at in sorted(offsets.items())},
+    }
+
+
+def _share(client: Client) -> dict[str, Any]:
+    """Start offset and lag of the share group's partitions, and the state and deliveries of each offset in flight."""
+    offsets = share_offsets(client, WORKERS)
+    rows, unanswered = share_deliveries(client, WORKERS, [row.topic_partition for row in offsets])
+    assert unanswered == []
+    return {
+        "offsets": {str(row.topic_partition): [row.start_offset, row.lag] for row in offsets},
+        "in flight": {
+            f"{row.topic_partition} {offset}": [batch.state, batch.delivery_count]
+            for row in rows
+            for batch in row.batches
+            for offset in range(batch.first_offset, batch.last_offset + 1)
+        },
     }
 
 

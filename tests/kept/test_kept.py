@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,20 +13,22 @@ import pytest
 
 from oncelog.admin.topics import list_topics
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.client.blocking import Client, Committed, Producer
+from oncelog.client.blocking import Client, Committed, Producer, ShareConsumer
 from oncelog.client.blocking.transaction_admin import end_transaction
 from oncelog.client.errors import ClientError
 from oncelog.client.machine.transaction_values import StoredTransaction
 from oncelog.client.programs.group import commit_offsets
+from oncelog.registry.topic_records import TOPIC
 from oncelog.runtime.data.disk_files import DiskFiles
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.log_directory import LogDirectory
 from tests.cluster.brokers import Cluster
 from tests.cluster.replicas import differing_replicas
-from tests.kept.contents import PROPERTIES
+from tests.kept.contents import EXPLICIT, JOBS, PROPERTIES, WORKERS
 from tests.kept.findings import findings_in
 from tests.kept.make import CLUSTER_PROPERTIES
 from tests.kept.releases import BROKER, CLUSTER, RELEASE, program, reading, unpack
+from tests.kept.schemas import register_schema
 from tests.kept.serving import served
 from tests.peers.oncelog_serve import OncelogServe
 
@@ -63,10 +66,17 @@ def expected(name: str) -> dict[str, Any]:
 
 
 def go_on(client: Client, text: bytes, prepared: str | None = None) -> dict[str, Any]:
-    """Write to every topic, commit offsets and end a prepared transaction; returns what is served then."""
+    """Write to every topic, commit offsets, do a job, register a schema and end a prepared transaction; returns what is
+    served then."""
     with Producer(client) as producer:
         for topic in list_topics(client, internal=False):
-            producer.send(topic.name, text, key=text, partition=0, timestamp_ms=1_760_000_000_000)
+            if topic.name != TOPIC:
+                producer.send(topic.name, text, key=text, partition=0, timestamp_ms=1_760_000_000_000)
+    with ShareConsumer(client, WORKERS, [JOBS], settings=replace(EXPLICIT, max_records=1)) as consumer:
+        while not (acquired := consumer.poll()):
+            pass
+        consumer.accept(acquired[0])
+    register_schema(client, text.decode())
     commit_offsets(client, "classic", {TopicPartition(TopicName("zstd"), 0): Committed(3, metadata=text.decode())})
     if prepared is not None:
         assert end_transaction(client, StoredTransaction.parse(prepared), commit=True) == 0

@@ -10,14 +10,17 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 from oncelog.runtime.process import SHUTDOWN_S
 from tests.packages.builds import ROOT
+from tests.peers.process import free_ports
 from tests.shell import parsed
-from tests.waiting import HANG_S
+from tests.waiting import HANG_S, wait_until
 
 UNITS = ROOT / "packaging" / "systemd"
 NAMES = ("oncelog.service", "oncelog-console.service")
@@ -43,6 +46,40 @@ def test_the_manager_waits_longer_than_the_broker_takes_to_stop() -> None:
     assert service["Type"] == "notify"
     assert service["StateDirectory"] == "oncelog"
     assert float(service["TimeoutStopSec"]) > SHUTDOWN_S
+
+
+def test_the_socket_of_the_console_is_at_its_address() -> None:
+    lines = (UNITS / "oncelog-console.socket").read_text("utf-8").splitlines()
+    (address,) = (line.removeprefix("ListenStream=") for line in lines if line.startswith("ListenStream="))
+    assert f"--listen {address} " in read_service("oncelog-console.service")["ExecStart"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("systemd-socket-activate") is None, reason="systemd-socket-activate is not installed")
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2"])
+def test_the_console_takes_the_socket_at_its_address_alone(host: str) -> None:
+    (port,) = free_ports(1)
+    console = [sys.executable, "-m", "oncelog", "console", "--listen", f"127.0.0.1:{port}"]
+    activate = ["systemd-socket-activate", "-l", f"{host}:{port}", *console, "--bootstrap-servers", "127.0.0.1:1"]
+    process = subprocess.Popen(activate, stderr=subprocess.PIPE, text=True)
+    try:
+        wait_until(lambda: _is_answered(f"http://{host}:{port}/static/vendor/htmx.min.js", process), "an answer")
+        if host == "127.0.0.1":
+            process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=HANG_S)
+        assert ("the socket unit listens on" in errors) == (process.returncode != 0) == (host != "127.0.0.1"), errors
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _is_answered(url: str, process: subprocess.Popen[str]) -> bool:
+    """True once the console has answered, or has ended."""
+    try:
+        with urllib.request.urlopen(url, timeout=HANG_S) as response:
+            return bool(response.status == 200)
+    except (urllib.error.URLError, ConnectionError):
+        return process.poll() is not None
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from oncelog.base.ids import BrokerId, TopicPartition, uuid_text
+from oncelog.base.ids import BrokerId, TopicId, TopicPartition, partition_of_directory, uuid_text
 from oncelog.base.security import Endpoint, SecurityProtocol
 from oncelog.base.tree import Operation
 from oncelog.core.configs.broker import BrokerConfig
@@ -21,6 +21,7 @@ from oncelog.node.node import Node
 from oncelog.node.replication.partitions import log_config, storage_config
 from oncelog.ports import Conflict, Coordination, Entropy, Files, OutcomeUnknown, SessionLost, TreeUnavailable
 from oncelog.storage.errors import UnusableDirectory
+from oncelog.storage.file_names import META_PROPERTIES
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.log_directory import LogDirectory
 from oncelog.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
@@ -155,6 +156,7 @@ def _identity(outside: Outside, config: BrokerConfig, image: ClusterImage) -> _I
     """
     configured = BrokerId(config.node_id) if config.is_set("node.id") or config.is_set("broker.id") else None
     properties = read_meta_properties(outside.files)
+    _check_logs_have_an_owner(outside.files, properties, image)
     if properties is None:
         properties = MetaProperties(
             cluster_id=uuid_text(outside.entropy.token(16)) if image.cluster_id is None else image.cluster_id,
@@ -169,6 +171,26 @@ def _identity(outside: Outside, config: BrokerConfig, image: ClusterImage) -> _I
             "use another directory or the same id"
         )
     return _Identity(properties)
+
+
+def _check_logs_have_an_owner(files: Files, properties: MetaProperties | None, image: ClusterImage) -> None:
+    """Refuse logs without an identity or a cluster: they would all be set aside. Raises UnusableDirectory."""
+    if properties is not None and image.cluster_id is not None:
+        return
+    log = min((name for name in files.list("") if partition_of_directory(name) is not None), default=None)
+    if log is None:
+        return
+    if properties is None:
+        cluster = "that of the cluster" if image.cluster_id is None else image.cluster_id
+        raise UnusableDirectory(
+            f"{META_PROPERTIES} is missing, but the directory has logs ({log}): restore the file from a backup, or "
+            f"write one with the lines cluster.id={cluster} and node.id={{the id that this broker had}}"
+        )
+    raise UnusableDirectory(
+        f"the coordination tree is empty, but the directory has logs ({log}) of cluster {properties.cluster_id}: "
+        "if zookeeper.connect and oncelog.tree.path are right, restore the tree from a backup; a new cluster begins in "
+        "an empty directory"
+    )
 
 
 def _another_identity(identity: _Identity, image: ClusterImage) -> _Identity | None:
@@ -272,14 +294,17 @@ def set_strays_aside(image: ClusterImage, logs: LogDirectory, broker_id: BrokerI
             # Without a topic id the log may be a deleted topic's. It is kept only if the cluster counts on it.
             reason = "has no topic id, and other replicas have the records"
         if reason is not None:
-            reports.append(Report("warning", f"{partition} {reason}, it is set aside"))
-            logs.set_aside(partition, entropy.token(16))
+            name = logs.set_aside(partition, entropy.token(16))
+            reports.append(Report("warning", f"{partition} {reason}: it is set aside as {name}"))
     return reports
 
 
 def _stray_reason(image: ClusterImage, partition: TopicPartition, topic_id: bytes, broker_id: BrokerId) -> str | None:
     topic = image.topics.get(partition.topic)
     image_partition = image.partition(partition)
-    if topic is None or image_partition is None or topic_id not in (NO_ID, topic.topic_id):
+    if topic is None or image_partition is None:
         return "belongs to no topic of this cluster"
+    if topic_id not in (NO_ID, topic.topic_id):
+        other = image.topic_names.get(TopicId(topic_id))
+        return "is of a deleted topic of this name" if other is None else f"has the id of topic {other}"
     return None if broker_id in image_partition.replicas else "has its replicas on other brokers"

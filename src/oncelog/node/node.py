@@ -1,8 +1,7 @@
 """A broker as a state machine: ``handle(event, now_ms)`` returns effects; the rest of this module composes the parts.
 
 For each event: its handler runs, then the tasks it woke (from a queue, never nested), then the parked fetches of
-changed partitions, and last the syncs for the event's appends, which they share. Without clock, thread or socket, the
-same node runs under ``runtime`` and in the simulator.
+changed partitions, and last the syncs for the event's appends, which they share.
 
 Handlers use four parts through the ports of ``handlers.broker.ports``: ``partitions``, ``groups``, ``transactions`` and
 ``cluster``. A part that only some brokers need is imported by the first event that needs it.
@@ -75,10 +74,11 @@ from oncelog.node.logs.directory_health import DirectoryHealth
 from oncelog.node.logs.group_commit import GroupCommit
 from oncelog.node.logs.maintenance import Maintenance
 from oncelog.node.replication.damaged_replicas import DamagedReplicas
-from oncelog.node.replication.followers import Followers, ReplicationServices
+from oncelog.node.replication.followers import Followers
 from oncelog.node.replication.in_sync_sets import InSyncSets
 from oncelog.node.replication.partitions import PartitionManager
 from oncelog.node.replication.roles import ReplicaRoles
+from oncelog.node.replication.services import ReplicationServices
 from oncelog.node.requests.connections import ClientConnections
 from oncelog.node.requests.dispatch import ParkingTable, Requests
 from oncelog.node.requests.lazy_apis import Handle
@@ -112,9 +112,7 @@ class Node:
         """``authoriser``: for tests; by default the configuration chooses it."""
         self.logs = logs
         self._continuing = False
-        self._outbox = Outbox()
-        self._deadlines = Deadlines()
-        self._runnable = Runnable()
+        self._outbox, self._deadlines, self._runnable = Outbox(), Deadlines(), Runnable()
         self._offloaded = OffloadedWork(self._runnable)
         self._tree_reads = TreeReads(self._runnable, self._outbox)
         self.cluster = Metadata(broker_id, image, position, config, entropy)
@@ -139,14 +137,7 @@ class Node:
         self._broker_requests = BrokerRequests(self._messages, self.links, self.cluster, self._deadlines)
         self.audit_trail = AuditTrail(self._outbox)
         self.groups = GroupCoordinators(group_settings(config), services)
-        self.transactions = TransactionCoordinators(
-            transaction_settings(config, image),
-            services,
-            self._producer_ids,
-            MarkerWriter(self._group_commit, self.groups, self._deadlines, self._broker_requests),
-            self._messages,
-            self.audit_trail,
-        )
+        self.transactions = self._make_transactions(services)
         self.share = self._make_share_services(services)
         self.access = access_control(self.cluster, authoriser, self._outbox, self._deadlines)
         self.requests = self._make_requests()
@@ -452,6 +443,16 @@ class Node:
             self.partitions,
             self.cluster,
             self._outbox,
+        )
+
+    def _make_transactions(self, services: CoordinatorServices) -> TransactionCoordinators:
+        return TransactionCoordinators(
+            transaction_settings(self._first_config, self.cluster.image),
+            services,
+            self._producer_ids,
+            MarkerWriter(self._group_commit, self.groups, self._deadlines, self._broker_requests),
+            self._messages,
+            self.audit_trail,
         )
 
     def _make_share_services(self, services: CoordinatorServices) -> ShareServices:

@@ -1,4 +1,4 @@
-"""Notifications to systemd."""
+"""Notifications to systemd, and sockets from it."""
 
 # The protocol of sd_notify: NOTIFY_SOCKET names the manager's datagram socket; without it nothing here does anything.
 # A datagram is never waited for: a manager that does not read loses messages, and the process goes on.
@@ -13,6 +13,8 @@ from typing import Final
 
 _SECOND_US: Final = 1_000_000
 _PINGS_PER_TIMEOUT: Final = 3
+_FIRST_DESCRIPTOR: Final = 3
+_MOST_SOCKETS: Final = 16
 
 
 def notify_ready(status: str) -> None:
@@ -37,6 +39,19 @@ def watchdog_timeout_s(environ: Mapping[str, str], pid: int) -> float | None:
     if environ.get("WATCHDOG_PID", str(pid)) != str(pid):
         return None  # set for the parent
     return int(timeout) / _SECOND_US
+
+
+def handed_sockets(environ: Mapping[str, str], pid: int) -> list[socket.socket]:
+    """The listening sockets of a socket unit (the protocol of sd_listen_fds), non-blocking; none without one."""
+    count = environ.get("LISTEN_FDS", "")
+    if environ.get("LISTEN_PID") != str(pid) or not count.isascii() or not count.isdigit():
+        return []
+    descriptors = range(_FIRST_DESCRIPTOR, _FIRST_DESCRIPTOR + min(int(count), _MOST_SOCKETS))
+    sockets = [socket.socket(fileno=descriptor) for descriptor in descriptors]
+    for handed in sockets:
+        handed.setblocking(False)
+        handed.set_inheritable(False)
+    return sockets
 
 
 def _feed(loop: asyncio.AbstractEventLoop, every_s: float) -> None:

@@ -192,13 +192,14 @@ class LogDirectory:
     def delete(self, partition: TopicPartition, token: bytes) -> Job:
         """Remove a log: its directory is renamed at once, and the returned job removes it. ``token``: 16 random
         bytes."""
-        return self._put_aside(partition, token, DELETE_DIRECTORY)
+        return RemoveDirectories(self.files, partition, [self._put_aside(partition, token, DELETE_DIRECTORY)])
 
-    def set_aside(self, partition: TopicPartition, token: bytes) -> None:
-        """Rename the directory of a log that belongs to no known topic; only the operator removes it."""
-        self._put_aside(partition, token, STRAY_DIRECTORY)
+    def set_aside(self, partition: TopicPartition, token: bytes) -> str:
+        """Rename the directory of a log that belongs to no known topic; only the operator removes it. Returns the new
+        name."""
+        return self._put_aside(partition, token, STRAY_DIRECTORY)
 
-    def _put_aside(self, partition: TopicPartition, token: bytes, mark: str) -> Job:
+    def _put_aside(self, partition: TopicPartition, token: bytes, mark: str) -> str:
         log = self.logs.pop(partition)
         self._maintenance.pop(partition, None)
         new = marked_directory(partition, token.hex(), mark)
@@ -206,7 +207,7 @@ class LogDirectory:
         log.moved_to(new)
         self.transactions.dropped(partition)
         log.closed = True
-        return RemoveDirectories(self.files, partition, [new])
+        return new
 
     def startup_jobs(self) -> list[Job]:
         """Jobs that remove the directories of earlier deletions."""

@@ -233,6 +233,16 @@ def test_a_member_of_a_group_made_again_gets_the_new_state(driver, member, persi
     assert errors(member.acknowledge(("t", 0, 2, 2, ACCEPT))) == [E.INVALID_RECORD_STATE]
 
 
+def test_a_partition_that_a_session_adds_has_its_present_state(driver, member, persister) -> None:
+    write(driver, "t", 2)
+    hung = Member(driver, member_id="hung")
+    assert acquired(hung.fetch(T)) == [(0, 1, 1)]
+    (key,) = persister.states
+    persister.states[key] = ShareState(4, 0, -1, ())
+    member.fetch(("t", 1))
+    assert acquired(member.fetch(T)) == [(0, 1, 1)]
+
+
 def test_a_member_that_begins_leaves_the_others_their_records(driver, member, persister) -> None:
     write(driver, "t", 3)
     member.fetch(T)

@@ -27,7 +27,6 @@ class Queue:
     def __init__(self, *, is_cluster: bool = False) -> None:
         self.observer = WireObserver(is_cluster=is_cluster)
         self.observer.shares.limits = ShareLimits(LIMIT, LOCK_MS)
-        self.observer.shares.clock = lambda broker_id: self.now_ms
         self.now_ms = 0
         self.numbers = 0
         self.sessions: set[tuple[str, int]] = set()

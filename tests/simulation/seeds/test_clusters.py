@@ -99,8 +99,9 @@ def test_topics_have_as_many_replicas_as_there_are_brokers_at_most() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 3])
+@pytest.mark.parametrize("seed", [pytest.param(1, marks=pytest.mark.long), 2, 3])
 def test_nothing_is_violated(seed: int) -> None:
+    """Two-phase commit, and share groups."""
     outcome = simulate(seed, safety_s=15, brokers=None)
     assert outcome.violations == []
     assert outcome.requests > 500

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from typing import cast
 
@@ -19,6 +20,7 @@ from oncelog.node.assembly import Assembled, Outside, StartRefused, assemble
 from oncelog.node.listeners.broker_settings import read_settings
 from oncelog.ports import Coordination, Operation, OutcomeUnknown, SessionLost, TreeUnavailable
 from oncelog.sim.virtual.files import MemoryFiles
+from oncelog.storage.file_names import META_PROPERTIES
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.meta_properties import read_meta_properties
 
@@ -152,7 +154,10 @@ def test_a_log_whose_replicas_are_elsewhere_is_set_aside() -> None:
         first.node.logs.create(TopicPartition(TopicName("t"), index), topic_id, LogConfig(), now_ms=0)
     session.close()
     again = joined(files, tree.session(), node_id="1")
-    assert [report.message for report in again.reports] == ["t-1 has its replicas on other brokers, it is set aside"]
+    [report] = again.reports
+    assert re.fullmatch(
+        r"t-1 has its replicas on other brokers: it is set aside as t-1\.[0-9a-f]{32}-stray", report.message
+    )
     assert [str(partition) for partition in again.node.logs.logs] == ["t-0"]
 
 
@@ -180,8 +185,70 @@ def test_a_log_whose_topic_was_made_anew_while_logs_were_recovered_is_set_aside(
     settings = read_settings({"node.id": "1"})
     outside = Outside(files, tree.session(), SystemEntropy())
     again = assemble(outside, settings, {"PLAINTEXT": ("localhost", 9092)}, now_ms=0, ready=made_anew)
-    assert [report.message for report in again.reports] == ["t-0 belongs to no topic of this cluster, it is set aside"]
+    [report] = again.reports
+    assert re.fullmatch(
+        r"t-0 belongs to no topic of this cluster: it is set aside as t-0\.[0-9a-f]{32}-stray", report.message
+    )
     assert again.node.logs.logs == {}
+
+
+def test_directories_that_have_changed_places_are_set_aside_by_name() -> None:
+    tree = MemoryTree()
+    files, session = MemoryFiles(), tree.session()
+    first = joined(files, session)
+    for number, name in enumerate((TopicName("a"), TopicName("b")), 1):
+        topic_id = TopicId(bytes(15) + bytes([number]))
+        image = load_image(session.subtree("/"))
+        topic = NewTopic(name, assignments=[(0, [1])])
+        session.commit(create_topics(image, first.node.cluster.config, [topic], lambda: topic_id).operations)  # noqa: B023
+        first.node.logs.create(TopicPartition(name, 0), topic_id, LogConfig(), now_ms=0)
+    first.node.logs.close()
+    session.close()
+    for old, new in (("a-0", "x-0"), ("b-0", "a-0"), ("x-0", "b-0")):
+        files.rename(old, new)
+    messages = [report.message for report in joined(files, tree.session()).reports]
+    assert [message.partition(": it is set aside as ")[0] for message in messages] == [
+        "a-0 has the id of topic b",
+        "b-0 has the id of topic a",
+    ]
+
+
+def broker_with_a_log(files: MemoryFiles, tree: MemoryTree) -> str:
+    """The cluster's id."""
+    session = tree.session()
+    node = joined(files, session).node
+    node.logs.create(TopicPartition(TopicName("t"), 0), TopicId(bytes(15) + b"\1"), LogConfig(), now_ms=0)
+    node.logs.close()
+    session.close()
+    cluster_id = load_image(tree.session().subtree("/")).cluster_id
+    assert cluster_id is not None
+    return cluster_id
+
+
+def test_logs_without_a_tree_are_not_set_aside_but_refused() -> None:
+    files = MemoryFiles()
+    cluster_id = broker_with_a_log(files, MemoryTree())
+    with pytest.raises(StartRefused, match=rf"tree is empty, but .* logs \(t-0\) of cluster {cluster_id}: .* restore"):
+        joined(files, MemoryTree().session())
+    assert "t-0" in files.list("")
+
+
+@pytest.mark.parametrize("has_tree", [True, False])
+def test_logs_without_an_identity_are_refused_until_it_is_written_again(has_tree: bool) -> None:
+    files, tree = MemoryFiles(), MemoryTree()
+    cluster_id = broker_with_a_log(files, tree)
+    files.remove(META_PROPERTIES)
+    named = cluster_id if has_tree else "that of the cluster"
+    with pytest.raises(StartRefused, match=rf"meta.properties is missing, .* logs \(t-0\): .* cluster.id={named} and"):
+        joined(files, (tree if has_tree else MemoryTree()).session())
+    assert "t-0" in files.list("")
+    assert META_PROPERTIES not in files.list("")
+
+
+def test_a_directory_without_logs_may_join_a_new_tree() -> None:
+    files = MemoryFiles()
+    joined(files, MemoryTree().session())
+    joined(files, MemoryTree().session())
 
 
 def test_a_new_cluster_begins_with_the_configured_users_who_do_not_come_back_when_they_were_deleted() -> None:

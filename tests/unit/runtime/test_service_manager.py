@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.runtime.service_manager import keep_watchdog_fed, notify_ready, notify_stopping, watchdog_timeout_s
+from oncelog.runtime import service_manager
+from oncelog.runtime.service_manager import (
+    handed_sockets,
+    keep_watchdog_fed,
+    notify_ready,
+    notify_stopping,
+    watchdog_timeout_s,
+)
 
 
 @pytest.fixture(params=["path", "abstract"])
@@ -75,3 +82,22 @@ def test_the_loop_sends_signs_of_life_until_it_stops(manager: socket.socket, mon
         return [await loop.sock_recv(manager, 100) for _ in range(3)]
 
     assert asyncio.run(three_signs()) == [b"WATCHDOG=1"] * 3
+
+
+def test_the_sockets_of_a_socket_unit_are_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = server.getsockname()
+        monkeypatch.setattr(service_manager, "_FIRST_DESCRIPTOR", server.detach())
+        (handed,) = handed_sockets({"LISTEN_PID": "7", "LISTEN_FDS": "1"}, 7)
+        with handed:
+            assert handed.getsockname() == address
+            assert not handed.getblocking()
+            assert not handed.get_inheritable()
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [{}, {"LISTEN_FDS": "1"}, {"LISTEN_PID": "8", "LISTEN_FDS": "1"}, {"LISTEN_PID": "7", "LISTEN_FDS": "-1"}],
+)
+def test_without_a_socket_unit_there_are_no_sockets(environ: dict[str, str]) -> None:
+    assert handed_sockets(environ, 7) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -20,7 +21,7 @@ from oncelog.cli.support.named_cluster import (
 )
 from oncelog.cli.support.terminal import print_line
 from oncelog.listening.descriptors import raise_limit
-from oncelog.runtime.service_manager import notify_ready
+from oncelog.runtime.service_manager import handed_sockets, notify_ready
 
 if TYPE_CHECKING:
     from oncelog.console.settings import NamedCluster, Settings
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from oncelog.web.server import HttpServer
 
 DEFAULT_LISTEN: Final = "127.0.0.1:8080"
+_INTERNET: Final = (socket.AF_INET, socket.AF_INET6)
 DEFAULT_SAMPLE_EVERY_S: Final = 10.0
 _GC_THRESHOLDS: Final = (20_000, 10, 10)
 """A page about ten thousand topics makes a hundred thousand objects, no circle among them; looking for circles after
@@ -182,6 +184,7 @@ def run_console(
         registry=None if named else _registry_of(registry, registry_settings or {}),
     )
     server = server_of(settings)
+    server.bound = _sockets_of_unit(settings) or None
     _collect_garbage()
     server.on_listening = partial(_announce, _first_line(settings))
     try:
@@ -189,6 +192,22 @@ def run_console(
     except KeyboardInterrupt:
         _end_at_once()
     return 0
+
+
+def _sockets_of_unit(settings: Settings) -> list[socket.socket]:
+    """The sockets that systemd has bound for the console. Raises ConfigError for another address than ``--listen``: its
+    rules (loopback, or TLS and a login) would not hold there."""
+    from oncelog.client.errors import ConfigError
+
+    sockets = handed_sockets(os.environ, os.getpid())
+    for handed in sockets:
+        host, port, *_ = handed.getsockname() if handed.family in _INTERNET else ("a path", 0)
+        if (host, port) != (settings.host, settings.port):
+            raise ConfigError(
+                f"the socket unit listens on {host}:{port}, but --listen is {settings.host}:{settings.port}: "
+                "give both the same address, with a numeric host"
+            )
+    return sockets
 
 
 def _collect_garbage() -> None:

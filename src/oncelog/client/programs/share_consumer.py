@@ -419,7 +419,7 @@ class ShareConsumerPrograms:
             leader.link.abort()
         leader.link = leader.pending = None
         self._report(leader.session.lost(reason))
-        # What has arrived counts as delivered, perhaps for the last time: it is handed over, like a lock that has ended.
+        # Records that have arrived count as delivered, perhaps for the last time: they are handed over.
         self._arrived = [
             batches._replace(leader=LOST) if batches.leader == leader.session.leader else batches
             for batches in self._arrived

@@ -19,6 +19,7 @@ APPLICATION_ID: Final = 0x6F6E636C
 FORMAT_VERSION: Final = 2
 BUSY_S: Final = 2.0
 """How long a commit waits for commits of other processes, which take milliseconds."""
+_RESTORE: Final = "restore it from a backup (oncelog log restore)"
 
 _NODE: Final = """
 CREATE TABLE node (
@@ -61,7 +62,7 @@ def open_database(path: Path) -> tuple[sqlite3.Connection, sqlite3.Connection]:
             reason = "another process uses it alone" if "locked" in str(error) else str(error)
             raise TreeUnusable(f"cannot open {path}: {reason}") from error
         if isinstance(error, sqlite3.DatabaseError):
-            raise TreeUnusable(f"{path} is damaged: {error}") from error
+            raise TreeUnusable(f"{path} is damaged: {error}; {_RESTORE}") from error
         raise
     return connections[0], connections[1]
 
@@ -96,7 +97,7 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
     # A damaged file must be rejected before anything is written.
     (verdict,) = execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
-        raise TreeUnusable(f"{path} is damaged: {verdict}")
+        raise TreeUnusable(f"{path} is damaged: {verdict}; {_RESTORE}")
     execute("PRAGMA journal_mode=WAL")
     # A commit must be on disk when it returns.
     execute("PRAGMA synchronous=FULL")

@@ -19,7 +19,7 @@ from oncelog.core.replicas.follower import EpochEnd, truncation_offset
 from oncelog.node.brokers.broker_links import LinkPurpose
 from oncelog.node.kernel.events import Fatal, Report
 from oncelog.node.replication.fetch_requests import FetchPosition, FetchRequests, Key
-from oncelog.node.replication.followers import ReplicationServices
+from oncelog.node.replication.services import ReplicationServices
 from oncelog.storage.errors import AppendRefused
 from oncelog.storage.log.append_replicated import append_replicated
 from oncelog.storage.log.truncate import truncate_fully_and_start_at, truncate_to

@@ -24,7 +24,6 @@ from oncelog.ports import Buffer
 if TYPE_CHECKING:
     from oncelog.base.security import SecurityProtocol
     from oncelog.node.kernel.events import ConnectionClosed, ConnectionHalfClosed, ConnectionOpened, RequestReceived
-    from oncelog.node.requests.dispatch import Requests
     from oncelog.node.requests.login_state import LoginState
     from oncelog.node.requests.logins import Logins
     from oncelog.wire.chunks import Chunk
@@ -246,10 +245,20 @@ class ClosedConnections:
             largest.shut()
 
 
+class Receiver(Protocol):
+    """Decides the requests of a connection (``dispatch``)."""
+
+    def receive(self, connection: Connection, frame: Buffer) -> None: ...
+
+    def half_close(self, connection: Connection) -> None: ...
+
+    def close(self, connection: Connection) -> None: ...
+
+
 class ClientConnections:
     """The open connections of clients: finds the one that an event is about, and ends its sessions with it."""
 
-    def __init__(self, requests: Requests, logins: Callable[[], Logins], end_sessions: Callable[[int], None]) -> None:
+    def __init__(self, requests: Receiver, logins: Callable[[], Logins], end_sessions: Callable[[int], None]) -> None:
         """``end_sessions(connection_id)`` ends the fetch sessions of a closed connection."""
         self._requests = requests
         self._logins = logins

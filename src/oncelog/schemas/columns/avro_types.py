@@ -58,7 +58,11 @@ class Types:
 
     def __init__(self, parsed: SchemaNode) -> None:
         self.root = parsed
-        self.named: Mapping[str, Any] = parsed.get("__named_schemas", {}) if isinstance(parsed, Mapping) else {}
+        # Each type of a union that is a whole schema has those that were named up to it.
+        roots = parsed if isinstance(parsed, list) else [parsed]
+        self.named: dict[str, Any] = {}
+        for root in roots:
+            self.named |= root.get("__named_schemas", {}) if isinstance(root, Mapping) else {}
         self._parts = 0
         self.filled: Mapping[str, Any] | None = None
         """The named types with values for defaults, once they are needed."""

@@ -1,7 +1,7 @@
 """H22 to H24: at the end every record before a share group's start offset was settled, and dead letters are complete.
 
-The wire has the deliveries and acknowledgements, the history the records. A record may have got a delivery that nobody
-saw with each fetch without an answer, so after many of these it may be archived unseen.
+The wire has the deliveries and acknowledgements, the history the records. Each fetch without an answer may have been a
+delivery of a record, so after many of them it may be archived unseen.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def check_share_groups(
             if not seen.letters_failed:
                 instances[LETTER_MISSING] += _missing(key, log, offsets, mine)
             instances[LETTER_FOR_NOTHING] += _for_nothing(key, log, mine, most)
-    return {rule: found for rule, found in instances.items() if found}
+    return {rule: texts for rule, texts in instances.items() if texts}
 
 
 def _late_acknowledgements(
@@ -83,8 +83,8 @@ def _lost(key: GroupPartition, log: ShareLog, offsets: Collection[int], most: in
         record = log.records.get(offset, RecordSeen())
         if record.settled is None and not record.is_open and record.max_count + log.lost - record.lost < most:
             yield (
-                f"{key.partition}@{offset} of {key.group} was settled by nobody (deliveries: {record.max_count} of "
-                f"{most}), and the group starts behind it"
+                f"{key.partition}@{offset} of {key.group} was not settled (deliveries: {record.max_count} of {most}), "
+                f"and the group starts behind it"
             )
 
 

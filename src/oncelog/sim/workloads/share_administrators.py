@@ -1,9 +1,9 @@
-"""Administrators of share groups: changes of offsets, and what a group has still to deliver."""
+"""Administrators of share groups: changes of offsets, the rest that a group has to deliver, and its dead letters."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Final, NamedTuple
 
 from oncelog.admin.groups import delete_groups
 from oncelog.admin.share_groups import alter_start_offsets, delete_start_offsets, share_offsets
@@ -18,11 +18,11 @@ from oncelog.sim.checkers.share_groups import DeadLetterSeen
 from oncelog.sim.virtual.world import ClientHost
 from oncelog.sim.workloads.kit.final_state import EARLIEST, LATEST
 from oncelog.sim.workloads.kit.workload import WorkloadProgram
+from oncelog.sim.workloads.share_group import ShareGroup
 
-if TYPE_CHECKING:
-    from oncelog.sim.workloads.share_members import ShareGroup
-
-_REFUSALS = frozenset({ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+_REFUSALS: Final = frozenset(
+    {ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+)
 
 
 class GroupEnd(NamedTuple):
@@ -42,8 +42,10 @@ async def is_at_end(client: AsyncClient, group: str, topic: str) -> GroupEnd:
         stable = await consumer.list_offsets(dict.fromkeys(partitions, LATEST), read_committed=True)
     rows = {row.topic_partition: row for row in await share_offsets(client, group)}
     starts = {partition: -1 if row.start_offset is None else row.start_offset for partition, row in rows.items()}
+    # Records that the log has lost are done, but that is not written by itself.
     is_settled = all(
-        partition in rows and (rows[partition].lag == 0 or starts[partition] >= ends[partition])
+        partition in rows
+        and (rows[partition].lag == 0 or max(starts[partition], rows[partition].log_start or 0) >= ends[partition])
         for partition in partitions
         if ends[partition]
     )
@@ -77,7 +79,7 @@ async def read_dead_letters(client: AsyncClient, consumer: AsyncConsumer, topic:
     return letters
 
 
-class Altering(WorkloadProgram["ShareGroup"]):
+class Altering(WorkloadProgram[ShareGroup]):
     """Changes or deletes the group's offsets, or the group, while it is empty."""
 
     async def __call__(self, host: ClientHost) -> None:

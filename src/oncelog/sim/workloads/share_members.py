@@ -1,10 +1,8 @@
-"""Members of share groups: what they do with the records that they acquire, and how they end."""
+"""Members of share groups: they settle records in all ways, work too long, freeze, die and leave."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
@@ -18,67 +16,17 @@ from oncelog.sim.virtual.world import ClientHost
 from oncelog.sim.workloads.kit.recorder import value_of
 from oncelog.sim.workloads.kit.workload import WorkloadContext, WorkloadProgram
 from oncelog.sim.workloads.share_administrators import is_at_end
+from oncelog.sim.workloads.share_group import ShareGroup
 
 WAIT_MS: Final = 250
 # Longer than the longest lock and session.
 LONGEST_FREEZE_MS: Final = 9_000
-# The time to settle everything once it is readable: short locks, and what is written again after pauses of up to 16 s.
+# Mostly longer than the shorter locks.
+LONGEST_WORK_MS: Final = 6_000
+# The time to settle everything once it is readable: short locks, and writes that are repeated after up to 16 s.
 SETTLED_WITHIN_MS: Final = 30_000
 # The same after the locks of members that are gone, whose end their leaders may have missed.
 AFTER_LOCKS_MS: Final = 10_000
-# Of the cycle of a group whose offsets are changed: members leave for its last part.
-CYCLE_MS: Final = 30_000
-CLOSED_MS: Final = 12_000
-
-
-@dataclass(frozen=True, slots=True)
-class ShareGroup:
-    name: str
-    topic: str
-    members: int
-    read_committed: bool
-    dead_letter_topic: str
-    creates_dead_letter_topic: bool
-    # Administrators change its offsets now and then, while it is empty.
-    is_altered: bool
-    # Shares of records.
-    releases: float
-    rejects: float
-    renews: float
-    forgets: float
-
-    @classmethod
-    def draw(cls, name: str, topic: str, entropy: random.Random) -> ShareGroup:
-        has_dead_letters = entropy.random() < 0.5
-        return cls(
-            name,
-            topic,
-            members=entropy.randint(1, 3),
-            read_committed=entropy.random() < 0.6,
-            dead_letter_topic=f"dlq.{name}" if has_dead_letters else "",
-            creates_dead_letter_topic=entropy.random() < 0.5,
-            is_altered=entropy.random() < 0.2,
-            releases=entropy.choice((0.05, 0.3)),
-            rejects=entropy.choice((0.02, 0.1)),
-            renews=entropy.choice((0.0, 0.05)),
-            forgets=entropy.choice((0.0, 0.02)),
-        )
-
-    @property
-    def configs(self) -> dict[str, str]:
-        configs = {
-            "share.auto.offset.reset": "earliest",
-            "share.isolation.level": "read_committed" if self.read_committed else "read_uncommitted",
-        }
-        if self.dead_letter_topic:
-            configs["errors.deadletterqueue.topic.name"] = self.dead_letter_topic
-        return configs
-
-    def is_closed(self, host: ClientHost) -> bool:
-        """True while the group is to be empty."""
-        if not self.is_altered or host.stopping or host.world.is_calm:
-            return False
-        return host.now_ms % CYCLE_MS >= CYCLE_MS - CLOSED_MS
 
 
 class Member(WorkloadProgram[ShareGroup]):
@@ -110,6 +58,8 @@ class Member(WorkloadProgram[ShareGroup]):
             while not host.stopping and host.now_ms < until_ms and not group.is_closed(host):
                 records = await consumer.poll(WAIT_MS)
                 record_polled(self.context, host, group, records)
+                if records and entropy.random() < group.slow and not host.stopping and not host.world.is_calm:
+                    await host.sleep(entropy.randint(0, LONGEST_WORK_MS))
                 if settings.acknowledgement == "explicit":
                     await self.acknowledge_all(host, consumer, records)
                 if entropy.random() < 0.3:
@@ -143,8 +93,6 @@ class Member(WorkloadProgram[ShareGroup]):
                 # A renewed record that came again since, to this member: it has acknowledged the later delivery.
                 if record not in renewed:
                     raise
-        if entropy.random() < 0.2:
-            await host.pause(entropy, 1_000)
 
     async def stumble(self, host: ClientHost) -> None:
         """Now and then freeze beyond the locks, or die."""
@@ -159,7 +107,7 @@ class Member(WorkloadProgram[ShareGroup]):
 
 
 class Settling(WorkloadProgram[ShareGroup]):
-    """Accepts what is left once the other programs end, until the group has nothing more to deliver."""
+    """Accepts the rest once the other programs end, until the group has nothing more to deliver."""
 
     # The times since which all is calm, and since which all records are readable.
     calm_ms: int | None = None

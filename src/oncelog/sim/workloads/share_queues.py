@@ -22,7 +22,8 @@ from oncelog.sim.workloads.kit.workload import Topic, Workload, WorkloadContext
 from oncelog.sim.workloads.log_cleanup import LogCleanup
 from oncelog.sim.workloads.producers import Producers
 from oncelog.sim.workloads.share_administrators import Altering, read_dead_letters, settled_offsets
-from oncelog.sim.workloads.share_members import Member, Settling, ShareGroup
+from oncelog.sim.workloads.share_group import ShareGroup
+from oncelog.sim.workloads.share_members import Member, Settling
 
 # A change is known to all brokers by then; nothing is broken yet.
 _KNOWN_S: Final = 1.0

@@ -283,7 +283,10 @@ class ProducerHistory:
             segment = self._partition.unindexed_segment(marker.replica, marker.offset)
             if segment is not None:  # one finding per file, not one per producer
                 base, _, path = segment
-                text = "the segment has aborted transactions but no transaction index"
+                text = (
+                    "the segment has aborted transactions but no transaction index: stop the broker and remove the "
+                    "segment's .index; it builds both again"
+                )
                 yield Finding("transaction-index", marker.topic, marker.partition, base, path=path, text=text)
                 return
             text = f"the transaction aborted here, begun at offset {part.first_offset}, is not in the index"

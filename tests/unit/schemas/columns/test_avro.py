@@ -186,6 +186,20 @@ def test_union_reads_the_same_type_before_a_promotion() -> None:
 # Recursive types
 
 
+def test_a_union_is_a_whole_schema_whose_types_name_each_other() -> None:
+    inner = {"type": "record", "name": "I", "fields": [field("x", "int")]}
+    names = [("A", inner), ("B", "I")]
+    first, second = ({"type": "record", "name": name, "fields": [field("i", kind)]} for name, kind in names)
+    schema = fastavro.parse_schema([first, second, "I"])
+    decoded = decode(schema, b"\0\2", b"\2\4", b"\4\6")
+    empty = {"member0": None, "member1": None, "member2": None}
+    assert decoded.values.to_pylist() == [
+        {**empty, "member0": {"i": {"x": 1}}},
+        {**empty, "member1": {"i": {"x": 2}}},
+        {**empty, "member2": {"x": 3}},
+    ]
+
+
 def test_record_within_itself_is_json() -> None:
     schema = record(field("v", "int"), field("next", ["null", "R"]))
     payloads = [

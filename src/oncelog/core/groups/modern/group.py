@@ -34,7 +34,7 @@ class ModernGroup(Generic[M]):
     """The persisted state that groups of all newer protocols have."""
 
     protocol: str
-    """Its name in messages to clients."""
+    """The protocol's name in messages to clients."""
 
     def __init__(self, group_id: GroupId) -> None:
         self.group_id = group_id

@@ -85,6 +85,7 @@ class WireObserver:
         self._ownership = Ownership(topics, self._report)
         self._member_answers = MemberAnswers(topics, self._report, is_cluster=is_cluster)
         self.shares = Shares(topics, self._report, is_cluster=is_cluster)
+        self.shares.clock = lambda broker_id: self._now_ms
         self._generations.on_new_beginning = self._began_anew
         self._commits = Commits(topics, self._report, is_cluster=is_cluster)
         self._is_read: dict[type, bool] = {}

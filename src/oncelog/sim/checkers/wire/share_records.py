@@ -1,4 +1,4 @@
-"""What the wire says about the records of a share partition: deliveries, locks, and acknowledgements."""
+"""The records of a share partition as they show on the wire: deliveries, locks, and acknowledgements."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Delivery(NamedTuple):
     tenure: int
     requested: int
     sent: int
-    # Fetches of the share partition before, whose answer nobody has seen.
+    # Fetches of the share partition before that were never answered.
     lost: int
 
 
@@ -70,14 +70,14 @@ class RecordSeen:
 
 @dataclass(slots=True)
 class ShareLog:
-    """A share partition. ``broker_id``: the one that was asked last."""
+    """A share partition. ``broker_id``: the broker of the last request."""
 
     broker_id: int = 0
     tenure: int = 0
     records: dict[int, RecordSeen] = field(default_factory=dict)
     # Records whose lock may still run, with the time until which it runs at least.
     held: dict[int, int] = field(default_factory=dict)
-    # Fetches whose answer nobody has seen, or will see.
+    # Fetches that will never be answered, and those that are not answered yet.
     lost: int = 0
     waiting: int = 0
     # Broker → index of its first request since it may have begun to lead.
@@ -89,7 +89,7 @@ class ShareLog:
             record = self.records[offset] = RecordSeen()
         return record
 
-    def asked(self, broker_id: int, index: int) -> None:
+    def requested(self, broker_id: int, index: int) -> None:
         if self.broker_id != broker_id:
             self.broker_id = broker_id
             self.end_tenure()

@@ -95,7 +95,7 @@ class Shares:
         keys = () if session is None else tuple(session.partitions)
         for key in keys:
             log = self._log(key)
-            log.asked(exchange.broker_id, exchange.received_index)
+            log.requested(exchange.broker_id, exchange.received_index)
             log.waiting += 1
         self._fetches[exchange.received_index] = keys
 
