@@ -70,7 +70,7 @@ _DEAD_PARTITION, _DEAD_OFFSET = "__dlq.errors.partition", "__dlq.errors.offset"
 
 @dataclass(frozen=True)
 class Options:
-    """What takes part, and for how long."""
+    """Participants and duration."""
 
     brokers: int = 3
     members: int = 6

@@ -46,7 +46,7 @@ class End(NamedTuple):
 
 @dataclass
 class Ledger:
-    """What all members know together. Its methods may be called from any thread."""
+    """The knowledge of all members together. Its methods may be called from any thread."""
 
     limit: int
     """Deliveries of a record, at most."""
