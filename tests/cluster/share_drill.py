@@ -64,13 +64,14 @@ _PAUSE_S: Final = 0.02
 _BETWEEN_S: Final = (0.2, 3.0)
 _FROZEN_S: Final = (1.0, 1.5 * LOCK_MS / 1000, 1.5 * SESSION_MS / 1000)
 _QUIET_POLLS: Final = 10
+_SHOWN: Final = 20
 _FAULTS: Final = {"broker": 4, "kill": 3, "freeze": 3, "replace": 2}
 _DEAD_PARTITION, _DEAD_OFFSET = "__dlq.errors.partition", "__dlq.errors.offset"
 
 
 @dataclass(frozen=True)
 class Options:
-    """The brokers and members that take part, and for how long."""
+    """Participants and duration."""
 
     brokers: int = 3
     members: int = 6
@@ -238,13 +239,14 @@ def run(seed: int, directory: Path, options: Options) -> list[str]:
             drill.join_afresh()
             dead = drill.dead_letters()
         except (AssertionError, TimeoutError, RuntimeError, ClientError) as failure:
-            return [repr(failure), *drill.ledger.broken]
+            return [repr(failure), *drill.ledger.broken[:_SHOWN]]
         finally:
             drill.load.stop()
             for member in (*drill.members, *drill.left):
                 member.client.kill()
         drill.report(stored, dead)
-        lines = [*drill.ledger.broken, *drill.ledger.lost(stored, dead)]
+        # A drill that is broken has ended early: what it left is not lost.
+        lines = drill.ledger.broken[:_SHOWN] or list(drill.ledger.lost(stored, dead))[:_SHOWN]
         lines += [*check(cluster.bootstrap_servers, TOPIC, [drill.load]), *cluster.ended_by_themselves()]
         codes = [cluster.stop(broker_id) for broker_id in cluster.ids]
         places = {broker_id: cluster.data_directory(broker_id) for broker_id in cluster.ids}

@@ -46,7 +46,7 @@ class End(NamedTuple):
 
 @dataclass
 class Ledger:
-    """Facts that all members know together. Its methods may be called from any thread."""
+    """The knowledge of all members together. Its methods may be called from any thread."""
 
     limit: int
     """Deliveries of a record, at most."""
@@ -76,7 +76,7 @@ class Ledger:
                 if end is None:
                     continue
                 if end.at_s + _ON_THE_WAY_S < buffer_empty_s:
-                    self.broken.append(f"S2: {record} is delivered to {member} after {end}")
+                    self.broken.append(f"S2: {place} is delivered to {member} after {end}")
                 else:
                     self.late += 1
 
@@ -90,7 +90,7 @@ class Ledger:
                 if error is not None:
                     self.unanswered.add(place)
                 elif place in self.ended:
-                    self.broken.append(f"S1: {kind} of {record} by {member} succeeds after {self.ended[place]}")
+                    self.broken.append(f"S1: {kind} of {place} by {member} succeeds after {self.ended[place]}")
                 else:
                     self.ended[place] = End(kind, member, time.monotonic(), record.deliveries)
 

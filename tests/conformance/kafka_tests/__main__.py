@@ -25,7 +25,8 @@ CLASSES: Final = {
         "kafka.server.ShareGroupHeartbeatRequestTest",
     )
 }
-_JVM: Final = ("-Xmx700m", "-XX:+UseSerialGC", "-Xshare:auto")
+_JVM: Final = ("-Xmx700m", "-XX:+UseSerialGC", "-Xshare:auto", "-Djunit.jupiter.execution.timeout.mode=disabled")
+"""Without the tests' own limits of a minute or two: a busy machine takes longer."""
 _LAUNCHER: Final = "org.junit.platform.console.ConsoleLauncher"
 _OUTPUT: Final = ("--disable-banner", "--disable-ansi-colors", "--details=testfeed")
 
