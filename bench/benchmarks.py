@@ -11,7 +11,7 @@ from bench.clients import client_figures
 from bench.clusters.lines import CLUSTER_BENCHMARKS
 from bench.console import CONSOLE_BENCHMARKS
 from bench.data_benchmarks import arrow, audit, spark_sink, spark_source
-from bench.everyday import PARTITIONS, cases, everyday_figures
+from bench.everyday import PARTITIONS, cases, count_of, everyday_figures
 from bench.everyday import goals as everyday_goals
 from bench.group_heartbeats import consumer_heartbeats
 from bench.hanging import FINDING_GOALS, figures, filled, ours_s, theirs_s
@@ -70,9 +70,8 @@ def everyday(options: Options) -> Comparison:
         results: Figures = {}
         for case in chosen_cases:
             (own,) = create_topics(broker, 1, PARTITIONS, f"{topic}-{len(results)}")
-            count = options.scaled(3_000_000 if case.size_bytes == 100 else 500_000)
             try:
-                results |= everyday_figures(broker, own, case, count)
+                results |= everyday_figures(broker, own, case, options.scaled(count_of(case)))
             finally:
                 delete_topics(broker, [own])
         return results

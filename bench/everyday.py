@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
-from bench.peers import Broker
+from bench.peers import Served
 from bench.report import Figures, narrowed
 from bench.texts import texts
 
@@ -22,7 +22,7 @@ _SIZES: Final = {"100b": 100, "1000b": 1000}
 _CODECS: Final = {"none": "none", "lz4": "lz4", "zstd": "zstd"}
 _SHAPES: Final = {"equal": False, "varied": True}
 _SLICE: Final = 10_000
-_BATCH: Final = {"batch.size": 65536, "batch.num.messages": 10_000, "linger.ms": 20}
+_BATCH: Final = {"batch.size": 65536, "batch.num.messages": 10_000, "linger.ms": 5}
 _ROOM: Final = {"queue.buffering.max.messages": 500_000, "queue.buffering.max.kbytes": 1_000_000, "log_level": 0}
 
 
@@ -57,8 +57,9 @@ def cases(only: Sequence[str]) -> list[Case]:
     return [Case(size, codec, varied) for size in sizes for codec in codecs for varied in shapes]
 
 
-def everyday_figures(broker: Broker, topic: str, case: Case, count: int) -> Figures:
-    """Write and read ``count`` records; rates, and the broker's processor time for each GB of values."""
+def everyday_figures(broker: Served, topic: str, case: Case, count: int) -> Figures:
+    """Write and read ``count`` records; rates, and the processor time of the broker, or of all of a cluster, for each
+    GB of values and for each record."""
     cpu, start = broker.process.cpu_seconds(), time.perf_counter()
     written_bytes = _produce(broker, topic, case, count)
     written, written_cpu = time.perf_counter(), broker.process.cpu_seconds()
@@ -70,7 +71,18 @@ def everyday_figures(broker: Broker, topic: str, case: Case, count: int) -> Figu
         f"{case.label}: read, records/s": count / (time.perf_counter() - written),
         f"{case.label}: written, broker CPU s/GB": (written_cpu - cpu) / gigabytes,
         f"{case.label}: written and read, broker CPU s/GB": (read_cpu - cpu) / gigabytes,
+        f"{case.label}: written and read, broker CPU µs a record": (read_cpu - cpu) / count * 1e6,
     }
+
+
+def count_of(case: Case) -> int:
+    """Records of a case, about as many bytes in each."""
+    return 3_000_000 if case.size_bytes == 100 else 500_000
+
+
+def cluster_goals(chosen: Sequence[Case]) -> dict[str, str]:
+    """Goals for three brokers together."""
+    return {f"{case.label}: written and read, broker CPU µs a record": "≤ 0.2 ×" for case in chosen if not case.varied}
 
 
 def goals(chosen: Sequence[Case]) -> dict[str, str]:
@@ -85,7 +97,7 @@ def goals(chosen: Sequence[Case]) -> dict[str, str]:
     return results
 
 
-def _produce(broker: Broker, topic: str, case: Case, count: int) -> int:
+def _produce(broker: Served, topic: str, case: Case, count: int) -> int:
     producer = Producer(
         {
             "bootstrap.servers": broker.bootstrap_servers,
@@ -115,7 +127,7 @@ def _produce(broker: Broker, topic: str, case: Case, count: int) -> int:
     return written
 
 
-def _consume(broker: Broker, topic: str, count: int) -> None:
+def _consume(broker: Served, topic: str, count: int) -> None:
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap_servers,

@@ -18,7 +18,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from tests.peers.oncelog_serve import OncelogServe
+
 from bench.report import Figures
+from oncelog.admin.topics import NewTopic, create_topic
+from oncelog.client.blocking import Client, Producer
 
 BARE: Final = (sys.executable, "-c", "pass")
 ASYNCIO: Final = (sys.executable, "-c", "import asyncio")
@@ -28,13 +32,19 @@ _SAMPLES: Final = 5
 
 
 def serve_figures(_: int) -> Figures:
-    """A broker on an empty directory until it is ready; and importing asyncio alone, which is the least it can take."""
-    return {**_figures("ready", _serve_sample), **_figures("asyncio alone", lambda: _sample(ASYNCIO))}
+    """A broker on an empty directory until it is ready, its first record, and importing asyncio alone, which is the
+    least that a start can take."""
+    return {
+        **_figures("ready", _serve_sample),
+        **_figures("first record", _first_record_sample),
+        **_figures("asyncio alone", lambda: _sample(ASYNCIO)),
+    }
 
 
 def bare_figures(_: int) -> Figures:
     """``python -c pass``, as the other side of each figure."""
-    return {**_figures("ready", lambda: _sample(BARE)), **_figures("asyncio alone", lambda: _sample(BARE))}
+    names = ("ready", "first record", "asyncio alone")
+    return {key: value for name in names for key, value in _figures(name, lambda: _sample(BARE)).items()}
 
 
 def _figures(name: str, sample: Callable[[], tuple[float, float]]) -> Figures:
@@ -49,6 +59,28 @@ def _serve_sample() -> tuple[float, float]:
         return _sample(
             (sys.executable, "-m", "oncelog", "serve", "--data-dir", data, "--listen", "127.0.0.1:0"), until=_READY
         )
+
+
+def _first_record_sample() -> tuple[float, float]:
+    """CPU of a new broker, and wall seconds, for the first record of an idempotent producer in a topic that exists;
+    most of it are imports."""
+    with tempfile.TemporaryDirectory(prefix="oncelog-bench-") as directory, OncelogServe(Path(directory)) as broker:
+        broker.start()
+        client = Client(broker.bootstrap_servers)
+        create_topic(client, NewTopic("first", 1, 1))
+        producer = Producer(client)
+        cpu_s, begun_s = _running_s(broker.process.pid), time.perf_counter()
+        producer.send("first", b"x")
+        producer.flush()
+        took_s = time.perf_counter() - begun_s
+        return _running_s(broker.process.pid) - cpu_s, took_s
+
+
+def _running_s(pid: int) -> float:
+    """Processor time of all threads of a process, in nanoseconds as the scheduler counts it: ticks of 10 ms are too
+    coarse here."""
+    stats = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(stat.read_text().split()[0]) for stat in stats) / 1e9
 
 
 def _sample(command: Sequence[str], until: bytes | None = None) -> tuple[float, float]:

@@ -155,6 +155,11 @@ EXTENSIONS = {
         # Members that have not joined the rebalance that is under way.
         Field(name="awaited_member_ids", type="string", versions=VersionRange(5, 6), is_array=True, tag=10003),
     ),
+    ("describe_cluster", "DescribeClusterBroker"): (
+        # The brokers that find it frozen, and since when.
+        Field(name="suspected_by", type="int32", versions=VersionRange(0, 2), is_array=True, tag=10000),
+        Field(name="suspected_since_ms", type="int64", versions=VersionRange(0, 2), tag=10001, default="-1"),
+    ),
     ("describe_producers", "ProducerState"): (
         # What the leader knows of an open transaction beyond Apache Kafka's answer: whose it is, and what it found out
         # about it when it grew old (specification of hanging transactions). Clients pass over both.

@@ -17,10 +17,12 @@ from hypothesis import HealthCheck, settings
 
 from tests.peers import plain_platform
 from tests.peers.child_environment import for_child_processes
+from tests.temporary_files import keep_in_memory
 
 if TYPE_CHECKING:
     from tests.peers.zookeeper import ZooKeeper
 
+keep_in_memory()
 if plain_platform.is_requested():
     plain_platform.install()
     for_child_processes(os.environ)
@@ -63,6 +65,15 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
 
     with ZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
         yield server
+
+
+@pytest.fixture
+def short_departures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers of this process list a departed broker for a moment and not for 5 s, which is for librdkafka: for tests
+    that wait until it is no longer listed."""
+    from oncelog.node.cluster import failed_brokers
+
+    monkeypatch.setattr(failed_brokers, "DEPARTED_MS", 100)
 
 
 def _supplies(item: pytest.Item) -> Iterator[str]:

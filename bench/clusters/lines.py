@@ -16,6 +16,7 @@ from bench.clusters.first_writes import led_by_others_s, write_each
 from bench.clusters.pauses import led_by_another_at_s, pause_s
 from bench.clusters.peers import BROKERS, BenchCluster, running_cluster
 from bench.clusters.questions import question_figures
+from bench.everyday import PARTITIONS, cases, cluster_goals, count_of, everyday_figures
 from bench.options import Options, progress
 from bench.peers import ONCELOG, ONCELOG_SYNCED, Peer, create_topics, delete_topics
 from bench.report import Comparison, Figures, paired
@@ -113,6 +114,24 @@ def cluster_questions(options: Options) -> Comparison:
     """Three brokers: a consumer's questions for committed offsets and ends, factor 3."""
     count = options.scaled(2000)
     return _side_by_side("Three brokers: questions", options, lambda c, t: question_figures(c, t, count), {})
+
+
+def cluster_everyday(options: Options) -> Comparison:
+    """Three brokers: twelve partitions written and read, factor 3, as `everyday` (--only 100b,none,varied)."""
+    chosen_cases = cases(options.only)
+
+    def measure(cluster: BenchCluster, topic: str) -> Figures:
+        results: Figures = {}
+        for case in chosen_cases:
+            own = _new_topic(cluster, topic, PARTITIONS)
+            try:
+                results |= everyday_figures(cluster, own, case, options.scaled(count_of(case)))
+            finally:
+                delete_topics(cluster, [own])
+        return results
+
+    goals = cluster_goals(chosen_cases)
+    return _side_by_side("Three brokers: written and read", options, measure, goals)
 
 
 def cluster_sync(options: Options) -> Comparison:
@@ -346,6 +365,7 @@ CLUSTER_BENCHMARKS: Final = {
     "cluster-produce-1k": cluster_produce_1k,
     "cluster-latency": cluster_latency,
     "cluster-questions": cluster_questions,
+    "cluster-everyday": cluster_everyday,
     "cluster-sync": cluster_sync,
     "cluster-failover": cluster_failover,
     "cluster-catch-up": cluster_catch_up,

@@ -107,6 +107,9 @@ class Coordination(Protocol):
     def position(self) -> int:
         """Position of the last committed change."""
 
+    def position_at_once(self) -> int | None:
+        """The same, read without waiting, on any one thread; None where that is impossible. Raises nothing."""
+
     def commit(self, operations: Sequence[Operation], token: str = "") -> int:
         """Carry out all operations atomically and durably, or change nothing; the position of the change.
 

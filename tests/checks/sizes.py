@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-MODULE_LINES: Final = 800
+MODULE_LINES: Final = 500
 FUNCTION_LINES: Final = 60
 ROOM_MODULES: Final = 24
 FLAT: Final = ("src/oncelog/handlers", "src/oncelog/wire/messages")
-"""Rooms that may be larger: they have a module for each API of the protocol."""
+"""Rooms that may have more modules: one for each API of the protocol."""
+GENERATED: Final = "src/oncelog/wire/messages/"
 ROOT: Final = Path(__file__).resolve().parents[2]
 FOLDERS: Final = ("src", "tests", "codegen", "bench", "demo")
 
@@ -27,7 +28,7 @@ def python_files() -> Iterator[Path]:
 def offences(name: str, source: str) -> Iterator[str]:
     """One line for every module or function of `source` that is too long."""
     lines = source.count("\n")
-    if lines > MODULE_LINES:
+    if lines > MODULE_LINES and not name.startswith(GENERATED):
         yield f"{name}: {lines} lines, a module has at most {MODULE_LINES}: split it"
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

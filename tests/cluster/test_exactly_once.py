@@ -25,6 +25,7 @@ PYTHON_ALONE = rolling.Options(
 )
 
 
+@pytest.mark.long
 def test_two_members_of_each_protocol(tmp_path: Path) -> None:
     few = rolling.Options(
         members=2,

@@ -15,8 +15,16 @@ from oncelog.wire.messages.share_acknowledge import AcknowledgeTopic as Acknowle
 from oncelog.wire.messages.share_fetch import AcknowledgementBatch as Piggybacked
 from oncelog.wire.messages.share_fetch import FetchPartition, FetchTopic, ForgottenTopic, ShareFetchRequest
 from tests.scenario.node.driver import Driver, Peer
-from tests.scenario.node.requests import batch, create_topic, produce
-from tests.scenario.node.shares import ACCEPT, HandPersister, Member, acquired, errors, set_group_configs, write
+from tests.scenario.node.requests import batch, produce
+from tests.scenario.share.members import (
+    ACCEPT,
+    HandPersister,
+    Member,
+    acquired,
+    broker_with_group,
+    errors,
+    write,
+)
 
 EDGES = (0, 1, -1, 2, 5, 127, -128, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63))
 SMALL = tuple(edge for edge in EDGES if -128 <= edge <= 127)
@@ -26,11 +34,7 @@ T = ("t", 0)
 
 @pytest.fixture
 def driver() -> Driver:
-    driver = Driver()
-    driver.node.share.persister = HandPersister()
-    peer = driver.connect()
-    create_topic(peer, "t", 2)
-    set_group_configs(peer, "g", share_auto_offset_reset="earliest")
+    driver = broker_with_group(HandPersister())
     write(driver, "t", 5)
     return driver
 

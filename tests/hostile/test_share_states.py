@@ -11,7 +11,7 @@ from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from tests.hostile.edge_values import Asked, EdgeValues
 from tests.scenario.node.driver import Driver, Peer
 from tests.scenario.node.requests import batch, create_topic, produce
-from tests.scenario.node.shares import set_group_configs
+from tests.scenario.share.members import set_group_configs
 
 SHARE: Final = [api for api in APIS if "Share" in api.name]
 REQUESTS: Final = 300

@@ -55,6 +55,7 @@ def expire(session: Coordination, tree: Config) -> None:
         expire_session(session, tree["zookeeper.connect"])
 
 
+@pytest.mark.usefixtures("short_departures")
 def test_brokers_on_one_tree_are_one_cluster(tree: Config) -> None:
     with broker(1, tree) as one, Client(one.bootstrap_servers) as client:
         with broker(2, tree) as other, Client(other.bootstrap_servers) as client_of_other:

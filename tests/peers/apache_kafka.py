@@ -11,12 +11,11 @@ import argparse
 import contextlib
 import signal
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
+from tests.peers.broker_process import BrokerProcess
 from tests.peers.cut_network import CutListeners
 from tests.peers.jars import KAFKA_VERSION, KAFKAS, classpath
 from tests.peers.process import Process, free_ports
@@ -89,7 +88,7 @@ def _java(version: str, main_class: str, *arguments: str, options: tuple[str, ..
     return ["java", *options, f"-Dlog4j2.configurationFile={logging}", "-cp", jars, main_class, *arguments]
 
 
-class ApacheKafka:
+class ApacheKafka(BrokerProcess):
     """One broker that is its own controller. Not started until `start` or `with`."""
 
     def __init__(
@@ -103,31 +102,15 @@ class ApacheKafka:
         version: str = KAFKA_VERSION,
     ) -> None:
         self.version = version
-        self._temporary = None if directory else tempfile.TemporaryDirectory(prefix="apache-kafka-")
-        self.directory = directory or Path(self._temporary.name)  # type: ignore[union-attr]  # set when no directory is
-        self.data_directory = self.directory / "data"
+        super().__init__("Apache Kafka", directory)
         self._heap_mb = heap_mb
-        self.host = "127.0.0.1"
         self.port, self._controller_port = free_ports(2)
         if port is not None:
             self.port = port
         self._advertised = advertised or (self.host, self.port)
         self._properties = dict(properties or {})
-        self._process: Process | None = None
         self._cut = CutListeners()
         self.ready_s = 0.0
-
-    @property
-    def bootstrap_servers(self) -> str:
-        """The addresses that clients are given."""
-        return f"{self.host}:{self.port}"
-
-    @property
-    def process(self) -> Process:
-        """The running broker."""
-        if self._process is None:
-            raise RuntimeError("Apache Kafka is not running")
-        return self._process
 
     def start(self) -> Self:
         """Format the directory on the first start, run the broker and wait until it answers."""
@@ -146,17 +129,9 @@ class ApacheKafka:
         self.ready_s = self._process.wait_ready(self.host, self.port)
         return self
 
-    def stop(self) -> None:
-        """Controlled shutdown."""
-        self.process.stop()
+    def _ended(self) -> None:
+        super()._ended()
         self._cut.close()
-        self._process = None
-
-    def kill(self) -> None:
-        """SIGKILL: what a crash leaves is in `data_directory`."""
-        self.process.kill()
-        self._cut.close()
-        self._process = None
 
     def another(self, node_id: int, properties: Mapping[str, str] | None = None) -> ApacheKafka:
         """One more broker of this one's cluster, not started, with a directory beside this one's."""
@@ -175,21 +150,6 @@ class ApacheKafka:
     def tools(self) -> KafkaTools:
         """Apache Kafka's tools of its release, pointed at this broker."""
         return KafkaTools(self.bootstrap_servers, self.version)
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._process is not None:
-            self.kill()
-        if self._temporary is not None:
-            self._temporary.cleanup()
 
     def _write_configuration(self) -> Path:
         self.directory.mkdir(parents=True, exist_ok=True)

@@ -121,6 +121,37 @@ def _share_judge() -> Supply:
     )
 
 
+def _kafka_tests() -> Supply:
+    """Apache Kafka's own cluster tests, before them the class that starts oncelog where theirs starts Kafka."""
+    program = Path(__file__).parents[1] / "conformance" / "kafka_tests" / "RaftClusterInvocationContext.java"
+    tests = ("kafka_2.13", "kafka-clients", "kafka-clients-integration-tests", "kafka-server-common")
+    kit = ("test-common-runtime", "test-common-internal-api", "test-common-util")
+    dependencies = [
+        *(_CLASSIFIED.format("org.apache.kafka", name, TESTED_VERSION, "test") for name in tests),
+        *(_DEPENDENCY.format("org.apache.kafka", f"kafka-{name}", TESTED_VERSION) for name in kit),
+        _DEPENDENCY.format("org.apache.kafka", "kafka_2.13", TESTED_VERSION),
+        _DEPENDENCY.format("org.junit.platform", "junit-platform-console", "1.13.1"),
+        _DEPENDENCY.format("org.junit.jupiter", "junit-jupiter", "5.13.1"),
+        _DEPENDENCY.format("org.mockito", "mockito-core", "5.20.0"),
+        _DEPENDENCY.format("org.slf4j", "slf4j-nop", "1.7.36"),
+    ]
+    pom = _POM.format(dependencies="\n".join(dependencies))
+
+    def make(place: Path, run: Run) -> None:
+        _with_all_they_need(pom, place, run)
+        run(["javac", "-nowarn", "-cp", f"{place}/*", "-d", str(place), str(program)], place)
+
+    return Supply(
+        f"Apache Kafka's own tests {TESTED_VERSION}",
+        "mvn",
+        "Maven",
+        f"kafka-tests-{TESTED_VERSION}",
+        lambda: pom.encode() + program.read_bytes(),
+        make,
+        "ONCELOG_KAFKA_TESTS",
+    )
+
+
 def _flink() -> Supply:
     """Flink with its Kafka sink, and a job that is halted between a checkpoint and its commit."""
     program = Path(__file__).parent / "clients" / "flink" / "SavedJob.java"
@@ -213,6 +244,7 @@ ICEBERG_SINK: Final = _project(
 GROUP_JUDGE: Final = _group_judge()
 SHARE_JUDGE: Final = _share_judge()
 """Made after the reference's jars, which it is compiled against."""
+KAFKA_TESTS: Final = _kafka_tests()
 FLINK: Final = _flink()
 SPARK_CONNECTOR: Final = _artifacts(
     "Spark's Kafka connector",

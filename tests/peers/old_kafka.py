@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Final, Self
 
+from tests.peers.broker_process import BrokerProcess
 from tests.peers.jars import OLD_KAFKA, classpath
 from tests.peers.process import Process, free_ports
 from tests.peers.reaper import watch
@@ -130,7 +130,7 @@ class OldProcess:
         self.kill()
 
 
-class OldKafka:
+class OldKafka(BrokerProcess):
     """One broker of an old release, in ZooKeeper mode. Not started until ``start`` or ``with``."""
 
     def __init__(
@@ -143,10 +143,7 @@ class OldKafka:
         properties: Mapping[str, str] | None = None,
     ) -> None:
         self.version = version
-        self._temporary = None if directory else tempfile.TemporaryDirectory(prefix="old-kafka-")
-        self.directory = directory or Path(self._temporary.name)  # type: ignore[union-attr]  # set when no directory is
-        self.data_directory = self.directory / "data"
-        self.host = "127.0.0.1"
+        super().__init__(f"Apache Kafka {version}", directory)
         [self.port] = free_ports(1)
         self._values = {
             "broker.id": str(broker_id),
@@ -156,22 +153,9 @@ class OldKafka:
             **_ONE_BROKER,
             **(properties or {}),
         }
-        self._process: Process | None = None
 
     def _listeners(self) -> dict[str, str]:
         return {"listeners": f"PLAINTEXT://{self.host}:{self.port}"}
-
-    @property
-    def bootstrap_servers(self) -> str:
-        """The address that clients are given."""
-        return f"{self.host}:{self.port}"
-
-    @property
-    def process(self) -> Process:
-        """The running broker."""
-        if self._process is None:
-            raise RuntimeError(f"Apache Kafka {self.version} is not running")
-        return self._process
 
     def start(self) -> Self:
         """Run it, and wait until it answers."""
@@ -197,28 +181,3 @@ class OldKafka:
             client.create(path, b'{"version":"1","id":"b25jZWxvZy1wZWVyLTAxMA"}', makepath=True)
         client.stop()
         client.close()
-
-    def stop(self) -> None:
-        """SIGTERM."""
-        self.process.stop()
-        self._process = None
-
-    def kill(self) -> None:
-        """SIGKILL; its data stay in ``data_directory``."""
-        self.process.kill()
-        self._process = None
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._process is not None:
-            self.kill()
-        if self._temporary is not None:
-            self._temporary.cleanup()

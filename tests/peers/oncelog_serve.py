@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
+from tests.peers.broker_process import BrokerProcess
 from tests.peers.forked import MODULE
 from tests.peers.process import Process, free_ports
 
 
-class OncelogServe:
-    """One broker process. Not started until `start` or `with`; the directory outlives it. ``command``: another
+class OncelogServe(BrokerProcess):
+    """``command``: another
     program than ``oncelog``. ``forked``: without the start of an interpreter (`tests.peers.forked`)."""
 
     def __init__(
@@ -26,33 +25,17 @@ class OncelogServe:
         command: Sequence[str] | None = None,
         forked: bool = False,
     ) -> None:
-        self._temporary = None if directory else tempfile.TemporaryDirectory(prefix="oncelog-serve-")
-        self.directory = directory or Path(self._temporary.name)  # type: ignore[union-attr]  # set when no directory is
-        self.data_directory = self.directory / "data"
-        self.host = "127.0.0.1"
+        super().__init__("oncelog", directory)
         self.port = port or free_ports(1)[0]
         self._properties = dict(properties or {})
         own = (*MODULE, "oncelog") if forked else (str(Path(sys.executable).with_name("oncelog")),)
         self._command = list(command or own)
         self._forked = forked
-        self._process: Process | None = None
         self.ready_s = 0.0
 
     def use(self, command: Sequence[str] | None) -> None:
         """Run another program from its next launch on; None: this tree's, forked."""
         self._command, self._forked = list(command or (*MODULE, "oncelog")), command is None
-
-    @property
-    def bootstrap_servers(self) -> str:
-        """The addresses that clients are given."""
-        return f"{self.host}:{self.port}"
-
-    @property
-    def process(self) -> Process:
-        """The running broker."""
-        if self._process is None:
-            raise RuntimeError("oncelog is not running")
-        return self._process
 
     @property
     def is_running(self) -> bool:
@@ -83,29 +66,3 @@ class OncelogServe:
         """Wait until it answers."""
         self.ready_s = self.process.wait_ready(self.host, self.port)
         return self
-
-    def stop(self) -> int:
-        """SIGTERM: a clean shutdown; the exit code."""
-        code = self.process.stop()
-        self._process = None
-        return code
-
-    def kill(self) -> None:
-        """SIGKILL: what a crash leaves is in `data_directory`."""
-        self.process.kill()
-        self._process = None
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._process is not None:
-            self.kill()
-        if self._temporary is not None:
-            self._temporary.cleanup()

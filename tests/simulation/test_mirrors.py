@@ -9,7 +9,7 @@ from tests.simulation.mirroring import run
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.long), 1])
 def test_both_sides_are_equal_in_the_end(seed: int) -> None:
     told = run(seed, length_ms=15_000)
     assert told.records > 0

@@ -11,12 +11,14 @@ import pytest
 from oncelog.sim.faults.plan import ALL_KINDS
 from oncelog.sim.seeds import simulation
 from tests.simulation.mutants import MUTANTS
+from tests.simulation.mutants.shares import SHARES
+from tests.simulation.mutation import World
 
 pytestmark = pytest.mark.slow
 
 SAFETY_S: Final = 40
-"""As the seeds that find nothing wrong (``test_smoke``): what falls, falls early, and a seed three times as long sees
-no more of it."""
+"""As the seeds of `make test-long` that find nothing wrong (``test_smoke``): what falls, falls early, and a seed three
+times as long sees no more of it."""
 
 
 @pytest.mark.parametrize(
@@ -24,14 +26,22 @@ no more of it."""
     [
         ("skip-marker", 5),
         ("acknowledge-before-sync", 20),
-        ("reuse-epoch", 10),
+        pytest.param("reuse-epoch", 10, marks=pytest.mark.long),
         ("new-offset-for-duplicate", 20),
-        ("forget-parked", 20),
+        pytest.param("forget-parked", 20, marks=pytest.mark.long),
     ],
 )
 def test_a_mutant_falls(name: str, seeds: int) -> None:
     with MUTANTS[name].planted():
         assert any(simulation.simulate(seed, safety_s=SAFETY_S).violations for seed in range(seeds))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [mutant.name for mutant in SHARES])
+def test_a_mutant_of_share_groups_falls(name: str) -> None:
+    seeds = World.of(name).seeds(20, SAFETY_S)
+    with MUTANTS[name].planted():
+        assert any(simulation.simulate(seed, safety_s=SAFETY_S).violations for seed in seeds)
 
 
 def test_a_mutant_leaves_no_trace() -> None:

@@ -26,6 +26,10 @@ class BrokerRow:
     is_controller: bool
     is_fenced: bool = False
     """True if it is registered but leads and replicates nothing; it may be down."""
+    suspected_by: tuple[int, ...] = ()
+    """The brokers that find it frozen; brokers of oncelog tell it."""
+    suspected_since_ms: int | None = None
+    """Its last sign of life to them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,8 @@ def registered_brokers(cluster: Cluster) -> Program[list[BrokerRow]]:
             broker.rack,
             broker.broker_id == response.controller_id,
             broker.is_fenced,
+            tuple(broker.suspected_by),
+            broker.suspected_since_ms if broker.suspected_since_ms >= 0 else None,
         )
         for broker in sorted(response.brokers, key=lambda broker: broker.broker_id)
     ]

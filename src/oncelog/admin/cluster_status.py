@@ -55,6 +55,9 @@ class BrokerStatus:
     replicas: int
     directories: list[DirectoryStatus]
     error: str | None = None
+    suspected_by: tuple[int, ...] = ()
+    """The brokers that find it frozen."""
+    suspected_since_ms: int | None = None
 
     @property
     def is_missed(self) -> bool:
@@ -322,7 +325,8 @@ def _brokers(cluster: Cluster, counted: Counts, controller: Controller) -> Progr
                 state, error = "unreachable", str(failed)
         is_controller = broker_id == controller.node_id if controller.is_known else broker.is_controller
         address = broker.host, broker.port, broker.rack
-        rows.append(BrokerStatus(broker_id, *address, state, is_controller, *counts, directories, error))
+        suspicion = broker.suspected_by, broker.suspected_since_ms
+        rows.append(BrokerStatus(broker_id, *address, state, is_controller, *counts, directories, error, *suspicion))
     return rows
 
 

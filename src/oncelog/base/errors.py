@@ -146,5 +146,13 @@ class ErrorCode(IntEnum):
     CONTROLLER_ID_NOT_REGISTERED = 136
 
 
+def error_code_of(number: int) -> ErrorCode:
+    """The error code of a response. Codes unknown to this version become UNKNOWN_SERVER_ERROR, never NONE."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 class PeerError(Exception):
     """A peer broke the protocol. Its connection is closed; nothing else happens."""

@@ -157,6 +157,9 @@ class MemorySession:
         with self._tree.lock:
             return self._tree.stream.position
 
+    def position_at_once(self) -> int:
+        return self._tree.stream.position
+
     def commit(self, operations: Sequence[Operation], token: str = "") -> int:
         with self._tree.lock:
             return self._tree._commit(self._session_id, operations, token)

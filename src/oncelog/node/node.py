@@ -1,8 +1,7 @@
 """A broker as a state machine: ``handle(event, now_ms)`` returns effects; the rest of this module composes the parts.
 
 For each event: its handler runs, then the tasks it woke (from a queue, never nested), then the parked fetches of
-changed partitions, and last the syncs for the event's appends, which they share. Without clock, thread or socket, the
-same node runs under ``runtime`` and in the simulator.
+changed partitions, and last the syncs for the event's appends, which they share.
 
 Handlers use four parts through the ports of ``handlers.broker.ports``: ``partitions``, ``groups``, ``transactions`` and
 ``cluster``. A part that only some brokers need is imported by the first event that needs it.
@@ -13,7 +12,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from oncelog.base.ids import BrokerId
 from oncelog.base.invariant import InvariantViolation
@@ -25,7 +24,7 @@ from oncelog.handlers.broker.context import Authoriser
 from oncelog.handlers.broker.ports import Ports
 from oncelog.node.access.audit_trail import AuditTrail
 from oncelog.node.access.authoriser import access_control
-from oncelog.node.brokers.broker_links import BrokerLinks, LinkPurpose
+from oncelog.node.brokers.broker_links import BrokerLinks
 from oncelog.node.brokers.messages import BrokerMessages
 from oncelog.node.brokers.requests.requests import BrokerRequests
 from oncelog.node.cluster.failed_brokers import FailedBrokers
@@ -69,6 +68,7 @@ from oncelog.node.kernel.events import (
     Synced,
 )
 from oncelog.node.kernel.tasks import OffloadedWork, Runnable
+from oncelog.node.liveness.broker_watch import BrokerWatch
 from oncelog.node.logs.delayed_fetches import DelayedFetches
 from oncelog.node.logs.directory_health import DirectoryHealth
 from oncelog.node.logs.group_commit import GroupCommit
@@ -79,10 +79,9 @@ from oncelog.node.replication.in_sync_sets import InSyncSets
 from oncelog.node.replication.partitions import PartitionManager
 from oncelog.node.replication.roles import ReplicaRoles
 from oncelog.node.replication.services import ReplicationServices
-from oncelog.node.requests.connections import Connection
+from oncelog.node.requests.connections import ClientConnections
 from oncelog.node.requests.dispatch import ParkingTable, Requests
 from oncelog.node.requests.lazy_apis import Handle
-from oncelog.node.requests.login_state import LoginPhase
 from oncelog.node.requests.pause_recovery import PauseRecovery
 from oncelog.node.requests.throttling import Throttling
 from oncelog.node.share.services import ShareServices
@@ -93,21 +92,13 @@ if TYPE_CHECKING:
     from oncelog.node.coordinators.share_state_coordinators import ShareStateCoordinators
     from oncelog.node.hanging.coordinator_queries import CoordinatorQueries
     from oncelog.node.hanging.watch import HangingTransactionWatch
-    from oncelog.node.liveness.freeze_watch import FreezeWatch
     from oncelog.node.replication.leadership_check import LeadershipChecker
     from oncelog.node.replication.log_ends import LogEnds
     from oncelog.node.requests.logins import Logins
     from oncelog.storage.log_directory import LogDirectory
 
-COMMIT: Final = "commit"
-LONGEST_SESSION_MS: Final = 40_000
-"""ZooKeeper's longest session (20 ``tickTime``), unless configured otherwise."""
-
 
 class Node:
-    freeze_watch: FreezeWatch | None = None
-    """Made with the first other broker."""
-
     def __init__(
         self,
         broker_id: BrokerId,
@@ -120,11 +111,8 @@ class Node:
     ) -> None:
         """``authoriser``: for tests; by default the configuration chooses it."""
         self.logs = logs
-        self._connections: dict[int, Connection] = {}
         self._continuing = False
-        self._outbox = Outbox()
-        self._deadlines = Deadlines()
-        self._runnable = Runnable()
+        self._outbox, self._deadlines, self._runnable = Outbox(), Deadlines(), Runnable()
         self._offloaded = OffloadedWork(self._runnable)
         self._tree_reads = TreeReads(self._runnable, self._outbox)
         self.cluster = Metadata(broker_id, image, position, config, entropy)
@@ -149,18 +137,19 @@ class Node:
         self._broker_requests = BrokerRequests(self._messages, self.links, self.cluster, self._deadlines)
         self.audit_trail = AuditTrail(self._outbox)
         self.groups = GroupCoordinators(group_settings(config), services)
-        self.transactions = TransactionCoordinators(
-            transaction_settings(config, image),
-            services,
-            self._producer_ids,
-            MarkerWriter(self._group_commit, self.groups, self._deadlines, self._broker_requests),
-            self._messages,
-            self.audit_trail,
-        )
+        self.transactions = self._make_transactions(services)
         self.share = self._make_share_services(services)
-        self._hanging_watch: HangingTransactionWatch | None = None
         self.access = access_control(self.cluster, authoriser, self._outbox, self._deadlines)
         self.requests = self._make_requests()
+        self.connections = ClientConnections(self.requests, lambda: self.logins, self._end_sessions)
+        self.liveness = BrokerWatch(
+            self.cluster,
+            self._metadata_log,
+            self.links,
+            self._deadlines,
+            self._outbox,
+            self.controller.brokers_to_watch,
+        )
         self._pause_recovery = PauseRecovery(
             self.cluster, self._metadata_log, self._deadlines, self.requests, self._outbox
         )
@@ -180,7 +169,7 @@ class Node:
         self._producer_ids.prefetch(effects)
         self.controller.start()
         self._failed_brokers.start()
-        self._watch_brokers()
+        self.liveness.connect()
         self._settle(effects)
         return effects
 
@@ -202,27 +191,11 @@ class Node:
         """Wrap every handler as ``around(api, handler)``, to inject faults in tests. Called before any event."""
         self.requests.apis.around = around
 
-    def backlog_bytes(self, connection_id: int) -> int:
-        """Bytes of a connection's requests that wait undecided."""
-        connection = self._connections.get(connection_id)
-        return 0 if connection is None else connection.backlog_bytes
-
     def holds_secrets(self, event: Event) -> bool:
         """True if the event may carry a login's token."""
         if isinstance(event, BrokerSent):
             return self.links.is_logging_in(event.link_id)
-        connection = self._connections.get(event.connection_id) if isinstance(event, RequestReceived) else None
-        login = None if connection is None else connection.login
-        return login is not None and (login.phase is LoginPhase.EXCHANGE or bool(connection and connection.backlog))
-
-    def longest_pause_ms(self, session_ms: int) -> int:
-        """The pause of this process after which it reads the metadata before it answers (:class:`StoodStill`): others
-        may have taken over."""
-        longest_ms = min(session_ms, LONGEST_SESSION_MS) // 2
-        return longest_ms if self.freeze_watch is None else min(longest_ms, self.freeze_watch.longest_pause_ms)
-
-    def connections_of(self, principal: str) -> list[int]:
-        return [number for number, connection in self._connections.items() if connection.principal == principal]
+        return isinstance(event, RequestReceived) and self.connections.may_carry_token(event.connection_id)
 
     def next_deadline_ms(self) -> int | None:
         """Time at which to hand in ``DeadlineReached``; None: not before another event."""
@@ -230,11 +203,7 @@ class Node:
 
     def _take(self, event: Event, effects: list[Effect]) -> None:
         if isinstance(event, RequestReceived):
-            connection = self._connections.get(event.connection_id)
-            if connection is not None and connection.open:
-                if event.spent_ns:
-                    connection.spent_ns += event.spent_ns
-                self.requests.receive(connection, event.frame)
+            self.connections.received(event)
         elif isinstance(event, Synced):
             self._group_commit.synced(event, effects)
         elif isinstance(event, BrokerSent):
@@ -242,16 +211,11 @@ class Node:
         elif isinstance(event, DeadlineReached):
             self._deadlines.run_due(self.now_ms)
         elif isinstance(event, ConnectionOpened):
-            self._open(event)
+            self.connections.opened(event)
         elif isinstance(event, ConnectionClosed):
-            closed = self._connections.pop(event.connection_id, None)
-            if closed is not None:
-                self.requests.close(closed)
-                self._end_sessions(event.connection_id)
+            self.connections.closed(event)
         elif isinstance(event, ConnectionHalfClosed):
-            half_closed = self._connections.get(event.connection_id)
-            if half_closed is not None:
-                self.requests.half_close(half_closed)
+            self.connections.half_closed(event)
         elif isinstance(event, MetadataChanged):
             self._metadata_log.changed(event)
         elif isinstance(event, MetadataWritten):
@@ -282,18 +246,6 @@ class Node:
         self.partitions.fetch_sessions.cache.close(connection_id)
         self.share.connection_closed(connection_id)
 
-    def _open(self, event: ConnectionOpened) -> None:
-        connection = self._connections[event.connection_id] = Connection(
-            event.connection_id,
-            event.host,
-            event.listener,
-            event.principal,
-            event.listener_name,
-            event.security_protocol,
-        )
-        if event.security_protocol.has_sasl:
-            connection.login = self.logins.begin(event.listener_name)
-
     def _settle(self, effects: list[Effect]) -> None:
         """Run all that this event has set in motion, then start the syncs it requires."""
         while True:
@@ -308,8 +260,8 @@ class Node:
         if self._runnable.has_slices() or self.transactions.markers.has_decided() or self.requests.closed.has_ready():
             self._continue_later(effects)
         self._producer_ids.prefetch(effects)
-        if self._hanging_watch is not None or self.logs.transactions.begun:
-            self.hanging_watch.notice(self._deadlines.now_ms, effects)
+        if "hanging_watch" in self.__dict__ or self.logs.transactions.begun:
+            self.hanging_watch.notice(self.now_ms, effects)
         self._broker_requests.send_queued()
         self.followers.fetch()
         self.links.take_outgoing(effects)
@@ -342,9 +294,7 @@ class Node:
         # clients, which may never come.
         if not self._continuing and self._tree_reads.is_idle():
             return False
-        return not self.requests.closed.is_idle() or any(
-            connection.backlog for connection in self._connections.values()
-        )
+        return not self.requests.closed.is_idle() or self.connections.have_backlog()
 
     def _apply(self, delta: ImageDelta) -> None:
         """Apply a committed change: first to the partitions, then to the coordinators that lead some of them."""
@@ -365,31 +315,7 @@ class Node:
         self._failed_brokers.follow(delta.image, before)
         self.controller.follow(delta, before)
         self._controlled_shutdown.follow()
-        if delta.brokers or delta.image.controller_id != before.controller_id:
-            self._watch_brokers()
-        if self.freeze_watch is not None:
-            self.freeze_watch.follow(delta.image, before)
-
-    def _watch_brokers(self) -> None:
-        for broker_id in self.controller.brokers_to_watch():
-            self.links.connect(broker_id, LinkPurpose.CONTROL)
-        if self.freeze_watch is None and len(self.cluster.image.brokers) > 1:
-            self.freeze_watch = self._make_freeze_watch()
-
-    def _make_freeze_watch(self) -> FreezeWatch | None:
-        timeout_ms = int(self.cluster.config.get("oncelog.broker.freeze.timeout.ms"))
-        if not timeout_ms:
-            return None
-        from oncelog.node.liveness.freeze_watch import FreezeWatch
-
-        return FreezeWatch(
-            self.cluster,
-            self._metadata_log,
-            self.links,
-            self._deadlines,
-            self._outbox,
-            timeout_ms,
-        )
+        self.liveness.follow(delta, before)
 
     def _coordinators(self) -> tuple[GroupCoordinators | TransactionCoordinators | ShareStateCoordinators, ...]:
         share_states = (self.share.states,) if self.share.has_states else ()
@@ -407,22 +333,20 @@ class Node:
         credentials = LoginCredentials(self.cluster, self._metadata_log)
         return Logins(self._first_config, credentials, self._deadlines, self._outbox)
 
-    @property
+    @cached_property
     def hanging_watch(self) -> HangingTransactionWatch:
         """Made when the first transaction begins here."""
-        if self._hanging_watch is None:
-            from oncelog.node.hanging.watch import HangingTransactionWatch
+        from oncelog.node.hanging.watch import HangingTransactionWatch
 
-            self._hanging_watch = HangingTransactionWatch(
-                self.partitions,
-                self.transactions,
-                self._queries,
-                self._leadership,
-                self.cluster,
-                self.logs,
-                self._deadlines,
-            )
-        return self._hanging_watch
+        return HangingTransactionWatch(
+            self.partitions,
+            self.transactions,
+            self._queries,
+            self._leadership,
+            self.cluster,
+            self.logs,
+            self._deadlines,
+        )
 
     @cached_property
     def _queries(self) -> CoordinatorQueries:
@@ -484,7 +408,7 @@ class Node:
             self._deadlines,
             self._runnable,
             self._delayed_fetches,
-            commit=self.cluster.config.get("log.sync.policy") == COMMIT,
+            commit=self.cluster.config.get("log.sync.policy") == "commit",
         )
 
     def _make_partitions(self) -> PartitionManager:
@@ -519,6 +443,16 @@ class Node:
             self.partitions,
             self.cluster,
             self._outbox,
+        )
+
+    def _make_transactions(self, services: CoordinatorServices) -> TransactionCoordinators:
+        return TransactionCoordinators(
+            transaction_settings(self._first_config, self.cluster.image),
+            services,
+            self._producer_ids,
+            MarkerWriter(self._group_commit, self.groups, self._deadlines, self._broker_requests),
+            self._messages,
+            self.audit_trail,
         )
 
     def _make_share_services(self, services: CoordinatorServices) -> ShareServices:

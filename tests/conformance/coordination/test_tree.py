@@ -353,6 +353,24 @@ class TestFollow:
         writing.join()
 
 
+class TestPositionAtOnce:
+    """None, as in ZooKeeper, or the position of the last commit of any session."""
+
+    def test_it_is_that_of_the_last_commit(self, tree: Tree) -> None:
+        sessions = tree.session(), tree.session()
+        for number in range(6):
+            position = sessions[number % 2].commit([Create(f"/{number}", b"")])
+            for session in sessions:
+                assert session.position_at_once() in (None, position)
+
+    def test_the_end_of_a_session_counts(self, tree: Tree) -> None:
+        session, other = tree.session(), tree.session()
+        other.commit([Create("/e", b"", ephemeral=True)])
+        tree.expire(other)
+        wait_until(lambda: session.read("/e") is None, "the node's end")
+        assert session.position_at_once() in (None, session.position())
+
+
 class TestEnds:
     def test_a_session_that_the_tree_ends_is_told_so_and_others_see_its_nodes_go(self, tree: Tree) -> None:
         one, other = tree.session(), tree.session()

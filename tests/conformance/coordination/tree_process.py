@@ -154,6 +154,9 @@ class RemoteSession:
     def position(self) -> int:
         return self._call("position")
 
+    def position_at_once(self) -> int | None:
+        return self._call("position_at_once")
+
     def commit(self, operations: Sequence[Operation], token: str = "") -> int:
         return self._call("commit", list(operations), token)
 

@@ -11,7 +11,6 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import MemberId, TopicName, TopicPartition
 from oncelog.core.groups.classic.group import ClassicGroup
 from oncelog.core.groups.consumer.group import ConsumerGroup
-from oncelog.core.groups.consumer.settings import Refused
 from oncelog.core.groups.model import (
     HeartbeatRequest,
     JoinReply,
@@ -22,6 +21,7 @@ from oncelog.core.groups.model import (
     SyncReply,
     SyncRequest,
 )
+from oncelog.core.groups.modern.group import Refused
 from oncelog.records.internal.consumer_protocol import (
     Assignment,
     Subscription,

@@ -27,12 +27,11 @@ from oncelog.core.groups.consumer.classic_members import (
 from oncelog.core.groups.consumer.decision import ConsumerDecision, HeartbeatAnswer, MemberTimer, timers_after_load
 from oncelog.core.groups.consumer.group import ConsumerGroup, ResolvedRegex
 from oncelog.core.groups.consumer.heartbeat import ConsumerHeartbeat, decide_heartbeat, decide_leave
-from oncelog.core.groups.consumer.metadata_hash import hash_of_topic
 from oncelog.core.groups.consumer.offset_checks import check_commit, check_fetch
 from oncelog.core.groups.consumer.records import AnyRecord, GroupRecord, group_tombstones
 from oncelog.core.groups.consumer.regular_expressions import decide_resolution
 from oncelog.core.groups.consumer.removal import decide_expiry
-from oncelog.core.groups.consumer.settings import GroupLimits, MigrationPolicy, Refused
+from oncelog.core.groups.consumer.settings import GroupLimits, MigrationPolicy
 from oncelog.core.groups.model import (
     GroupDecision,
     HeartbeatRequest,
@@ -40,6 +39,8 @@ from oncelog.core.groups.model import (
     LeavingMember,
     SyncRequest,
 )
+from oncelog.core.groups.modern.group import Refused
+from oncelog.core.groups.modern.topics import hash_of_topic
 from oncelog.core.groups.settings import GroupSettings
 from oncelog.records.internal.consumer_group_records import ConsumerGroupKey
 from oncelog.records.internal.group_records import GroupMetadataKey, GroupMetadataValue

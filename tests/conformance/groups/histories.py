@@ -33,14 +33,15 @@ from oncelog.core.groups.classic.group import ClassicGroup
 from oncelog.core.groups.classic.states import GroupState
 from oncelog.core.groups.consumer.decision import HeartbeatAnswer
 from oncelog.core.groups.consumer.group import ConsumerGroup
-from oncelog.core.groups.consumer.settings import MigrationPolicy, Refused
+from oncelog.core.groups.consumer.settings import MigrationPolicy
+from oncelog.core.groups.modern.group import Refused
 from oncelog.records.internal.consumer_group_records import ConsumerGroupKey, MemberKey, TargetEpochKey
 from oncelog.records.internal.group_records import GroupMetadataValue
 from tests.conformance.groups.classic_clients import ClassicClients
 from tests.conformance.groups.comparison import Different, EncodedRecord, as_bytes, compare_records, decoded
 from tests.conformance.groups.core_group import CoreGroup, Outcome, TopicTable
-from tests.conformance.groups.judge import Judge
 from tests.conformance.groups.log import half_compacted, state_of
+from tests.conformance.judge import Judge, judge_of_groups
 
 STEPS = 40
 STEPS_WITH_CLASSIC = 80
@@ -338,7 +339,7 @@ def main() -> int:
     parser.add_argument("--events", action="store_true", help="print how often each event happened")
     options = parser.parse_args()
     events: Counter[str] = Counter()
-    with Judge() as judge:
+    with judge_of_groups() as judge:
         for seed in range(options.first, options.first + options.seeds):
             try:
                 History(judge, seed, by_regex=options.regex, with_classic=options.classic).run(events)

@@ -41,9 +41,8 @@ from oncelog.records.internal.share_group_records import (
 )
 from tests.conformance.groups.comparison import Different, EncodedRecord, as_bytes
 from tests.conformance.groups.core_group import TopicTable, TopicView
-from tests.conformance.groups.judge import Judge
 from tests.conformance.groups.log import half_compacted
-from tests.conformance.groups.share_judge import compiled_judge
+from tests.conformance.judge import Judge, judge_of_share_groups
 
 STEPS: Final = 60
 GROUP: Final = GroupId("g")
@@ -355,7 +354,7 @@ class ShareHistory:
             TopicName(name): {int(number): Offset(start) for number, start in starts.items()}
             for name, starts in offsets.items()
         }
-        decision = self._shard.share.alter_offsets(GROUP, starts, self._now_ms)
+        decision = self._shard.share.alter_offsets(GROUP, starts)
         reply = decision.reply
         assert isinstance(reply, OffsetsReply)
         if self._refused(operation, reply.error_code, reply.message, theirs):
@@ -482,7 +481,7 @@ def main() -> int:
     options = parser.parse_args()
     events: Counter[str] = Counter()
     heartbeat.assign = assign_everything  # type: ignore[attr-defined]
-    with tempfile.TemporaryDirectory() as folder, compiled_judge(Path(folder)) as judge:
+    with tempfile.TemporaryDirectory() as folder, judge_of_share_groups(Path(folder)) as judge:
         for seed in range(options.first, options.first + options.seeds):
             try:
                 ShareHistory(judge, seed).run(events)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.groups.histories import History
-from tests.conformance.groups.judge import Judge
+from tests.conformance.judge import judge_of_groups
 
 pytestmark = [pytest.mark.java, pytest.mark.peer("group-judge"), pytest.mark.slow]
 
@@ -13,6 +13,6 @@ pytestmark = [pytest.mark.java, pytest.mark.peer("group-judge"), pytest.mark.slo
 @pytest.mark.parametrize("with_classic", [False, True])
 @pytest.mark.parametrize("by_regex", [False, True])
 def test_histories_are_apache_kafkas(by_regex: bool, with_classic: bool) -> None:
-    with Judge() as judge:
+    with judge_of_groups() as judge:
         for seed in range(250):
             History(judge, seed, by_regex=by_regex, with_classic=with_classic).run()

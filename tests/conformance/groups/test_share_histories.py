@@ -12,9 +12,8 @@ import pytest
 from oncelog.base.ids import MemberId, TopicId
 from oncelog.core.groups.share import heartbeat
 from oncelog.core.groups.share.assignor import Assignment, ShareMemberSpec, ShareSpec, assign
-from tests.conformance.groups.judge import Judge
 from tests.conformance.groups.share_histories import ShareHistory, assign_everything
-from tests.conformance.groups.share_judge import compiled_judge
+from tests.conformance.judge import Judge, judge_of_share_groups
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 SEEDS = 300
@@ -22,7 +21,7 @@ SEEDS = 300
 
 @pytest.fixture(scope="module")
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
-    with compiled_judge(tmp_path_factory.mktemp("judge")) as judge:
+    with judge_of_share_groups(tmp_path_factory.mktemp("judge")) as judge:
         yield judge
 
 

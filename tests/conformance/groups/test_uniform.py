@@ -13,7 +13,7 @@ import pytest
 from oncelog.base.ids import MemberId, TopicId
 from oncelog.core.groups.consumer.assignors import uniform
 from oncelog.core.groups.consumer.assignors.spec import Assignment, GroupSpec, MemberSpec
-from tests.conformance.groups.judge import Judge
+from tests.conformance.judge import Judge, judge_of_groups
 
 pytestmark = [pytest.mark.java, pytest.mark.peer("group-judge"), pytest.mark.slow]
 
@@ -83,7 +83,7 @@ def changed(entropy: random.Random, group: GroupSpec, number: int, *, same: bool
 @pytest.mark.parametrize("same", [True, False], ids=["same-topics", "different-topics"])
 def test_as_balanced_as_apache_kafka_with_no_more_moves(same: bool) -> None:
     ours_moved = theirs_moved = ours_worst = theirs_worst = 0
-    with Judge() as judge:
+    with judge_of_groups() as judge:
         for seed in range(SEEDS):
             entropy = random.Random(seed)
             counts = {TopicId(bytes([number]) * 16): entropy.randint(1, 20) for number in range(entropy.randint(1, 6))}

@@ -50,8 +50,8 @@ from oncelog.core.share.model import (
 )
 from oncelog.core.share.partition import SharePartition
 from oncelog.core.share.transitions import StateWrite
+from tests.conformance.judge import Judge, judge_of_share_partitions
 from tests.conformance.share.comparison import Different, by_offset, compare_state, compare_write
-from tests.conformance.share.judge import Judge
 from tests.conformance.share.log import ShareLog, as_json
 
 STEPS = 200
@@ -443,7 +443,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     arguments = parser.parse_args()
     events: Counter[str] = Counter()
-    with Judge() as judge:
+    with judge_of_share_partitions() as judge:
         for seed in range(arguments.first, arguments.first + arguments.seeds):
             history = None
             try:

@@ -6,15 +6,15 @@ from collections import Counter
 
 import pytest
 
+from tests.conformance.judge import judge_of_share_partitions
 from tests.conformance.share.histories import History
-from tests.conformance.share.judge import Judge
 
 pytestmark = [pytest.mark.java, pytest.mark.peer("share-judge"), pytest.mark.peer("kafka-4.4.0"), pytest.mark.slow]
 
 
 def test_histories_are_apache_kafkas() -> None:
     events: Counter[str] = Counter()
-    with Judge() as judge:
+    with judge_of_share_partitions() as judge:
         for seed in range(250):
             History(judge, seed, events).run()
     # The histories reach what they are about.

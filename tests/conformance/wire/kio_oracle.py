@@ -35,6 +35,7 @@ OUR_OWN = {
     "PartitionData": {"transactional_ids"},
     "ProducerState": {"transactional_id", "verdict"},
     "TransactionState": {"client_id", "client_host"},
+    "DescribeClusterBroker": {"suspected_by", "suspected_since_ms"},
     "DescribedGroup": {"pending_member_ids", "pending_until_ms", "pending_hosts", "awaited_member_ids"},
     "DescribeAclsRequest": {"with_settings"},
     "DescribeAclsResponse": {"super_users", "allow_everyone"},

@@ -45,6 +45,7 @@ def test_every_version_has_the_same_bytes_and_values_as_kio(api: WireApi, direct
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("api", WIRE_APIS, ids=lambda api: api.module)
 def test_many_messages_of_every_version_have_the_same_bytes_and_values_as_kio(api: WireApi, direction: str) -> None:

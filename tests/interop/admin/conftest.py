@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from oncelog.client.blocking import Client, ClientConfig
+from oncelog.client.blocking.system import THIS_MACHINE, ThisMachine
 from oncelog.testing import Broker
 from tests.interop.admin.lab import WITHOUT_VERIFICATION
 from tests.peers.apache_kafka import ApacheKafka
@@ -14,6 +15,13 @@ from tests.peers.apache_kafka import ApacheKafka
 QUICK_CLEANER = {"log.cleaner.backoff.ms": "100"}
 """Compaction soon after there is something to compact; for topics that are compacted."""
 FAST = ClientConfig(retry_backoff_ms=10, retry_timeout_ms=20_000, unknown_topic_grace_ms=3_000)
+
+
+class ShortPauses(ThisMachine):
+    """The pauses after which ``explain`` looks again are short: nothing of these brokers changes by itself later."""
+
+    def sleep(self, milliseconds: float) -> None:
+        super().sleep(min(milliseconds, 500))
 
 
 @pytest.fixture(scope="session")
@@ -35,7 +43,8 @@ def servers(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture
-def client(servers: str) -> Iterator[Client]:
+def client(servers: str, request: pytest.FixtureRequest) -> Iterator[Client]:
     """A client of it."""
-    with Client(servers, config=FAST) as opened:
+    is_ours = request.node.callspec.params["servers"] == "oncelog"
+    with Client(servers, config=FAST, system=ShortPauses() if is_ours else THIS_MACHINE) as opened:
         yield opened

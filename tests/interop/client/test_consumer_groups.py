@@ -23,6 +23,7 @@ from oncelog.client.machine.offsets import Committed
 from oncelog.client.machine.positions import Fetched
 from oncelog.client.machine.transaction_values import TransactionSettings
 from oncelog.client.programs.group import committed_offsets
+from oncelog.core.groups.consumer import regular_expressions
 from oncelog.testing import Broker
 from tests.peers.apache_kafka import ApacheKafka
 from tests.waiting import HANG_S
@@ -194,7 +195,8 @@ def test_a_classic_group_is_moved_to_the_consumer_protocol_while_it_reads(server
     run(scenario())
 
 
-def test_a_pattern_finds_topics_now_and_later(servers: str, topic: str) -> None:
+def test_a_pattern_finds_topics_now_and_later(servers: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regular_expressions, "LEAST_INTERVAL_MS", 100)  # of our broker, which is in this process
     create(servers, f"{topic}-a")
 
     async def scenario() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from oncelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -25,6 +25,7 @@ PROPERTIES: Final = {
     "group.share.min.record.lock.duration.ms": "1000",
     "errors.deadletterqueue.auto.create.topics.enable": "true",
     "transaction.state.log.num.partitions": "1",
+    "log.cleaner.backoff.ms": "100",
 }
 SERVERS: Final[dict[str, Callable[[], Server]]] = {
     "kafka": lambda: ApacheKafka(properties=PROPERTIES),
@@ -36,12 +37,12 @@ _NUMBERS: Final = itertools.count()
 class Queue:
     """A topic of one partition and a share group that begins at its start, both of their own."""
 
-    def __init__(self, server: Server, **configs: str) -> None:
+    def __init__(self, server: Server, *, topic_configs: Mapping[str, str] | None = None, **configs: str) -> None:
         self.server = server
         self.topic = f"queue-{next(_NUMBERS)}"
         self.group = f"group-of-{self.topic}"
         with Wire(server.bootstrap_servers) as wire:
-            self.topic_id = wire.topic(self.topic)
+            self.topic_id = wire.topic(self.topic, **(topic_configs or {}))
         self.configure(share_auto_offset_reset="earliest", **configs)
 
     def configure(self, **configs: str) -> None:

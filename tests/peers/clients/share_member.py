@@ -1,13 +1,14 @@
 """A member of a share group (KIP-932) as a process of its own, which does as it is told and may be killed.
 
 `ShareMember(kind, bootstrap, group, topic)`, where ``kind`` is ``java`` (KafkaShareConsumer), ``confluent``
-(librdkafka's ShareConsumer) or ``go`` (franz-go). A command is a line; its answer is a line of JSON.
+(librdkafka's ShareConsumer), ``go`` (franz-go) or ``oncelog``. A command is a line; its answer is a line of JSON.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from types import TracebackType
@@ -16,6 +17,7 @@ from typing import Any, Final, NamedTuple, Self
 from confluent_kafka import AcknowledgeType, KafkaException
 from confluent_kafka import ShareConsumer as ConfluentShareConsumer
 
+from oncelog.client.blocking import Acknowledge, Client, ShareConsumer, ShareRecord, ShareSettings
 from tests.peers.apache_kafka import KafkaTools
 from tests.peers.clients.foreign import GO_CLIENTS
 from tests.peers.jars import KAFKA_VERSION
@@ -24,6 +26,7 @@ from tests.peers.supply import ROOT
 from tests.waiting import wait_until
 
 KINDS: Final = ("java", "confluent", "go")
+"""Clients of others."""
 _JAVA: Final = ROOT / "tests" / "peers" / "clients" / "ShareMember.java"
 BATCH_OPTIMIZED: Final = "batch-optimized"
 _POLL_MS: Final = 500
@@ -63,7 +66,7 @@ class ShareMember:
             case "go":
                 command = [str(GO_CLIENTS.home() / "go-clients"), bootstrap, "share", *arguments]
             case _:
-                command = [sys.executable, "-m", __name__, bootstrap, *arguments]
+                command = [sys.executable, "-m", __name__, kind, bootstrap, *arguments]
         self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
         watch(self._child.pid)
 
@@ -96,8 +99,11 @@ class ShareMember:
             self._ask("acknowledge", kind, record.partition, record.offset)
 
     def commit(self) -> dict[int, str | None]:
-        """Send what was acknowledged; the error or None of each partition."""
-        return dict(self._ask("commit"))
+        """Send what was acknowledged; the first error of each partition, or None."""
+        results: dict[int, str | None] = {}
+        for partition, error in self._ask("commit"):
+            results[partition] = results.get(partition) or error
+        return results
 
     def leave(self) -> None:
         """Close the consumer: what it holds is released."""
@@ -108,15 +114,30 @@ class ShareMember:
         self._child.kill()
         self._child.communicate()
 
+    def strike(self) -> None:
+        """SIGKILL from another thread than the one that commands: its next answer raises RuntimeError."""
+        self._child.kill()
+
+    def freeze(self) -> None:
+        """SIGSTOP."""
+        self._child.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        self._child.send_signal(signal.SIGCONT)
+
     def _ask(self, *words: object) -> Any:
         assert self._child.stdin is not None
         assert self._child.stdout is not None
-        self._child.stdin.write(" ".join(map(str, words)) + "\n")
-        self._child.stdin.flush()
-        line = self._child.stdout.readline()
+        try:
+            self._child.stdin.write(" ".join(map(str, words)) + "\n")
+            self._child.stdin.flush()
+            line = self._child.stdout.readline()
+        except BrokenPipeError:
+            line = ""
         if not line:
             raise RuntimeError(f"the member ended by itself: {self._child.wait()}")
-        answer = json.loads(line)
+        answer = json.loads(line, strict=False)  # Java's writes control characters as they are
         if "error" in answer:
             raise ShareFailure(answer["error"])
         return answer["ok"]
@@ -162,11 +183,42 @@ class _Confluent:
         return [message.partition(), message.offset(), message.delivery_count(), message.value().decode()]
 
 
+class _Oncelog:
+    """The process's side, for ours."""
+
+    def __init__(self, bootstrap: str, group: str, topic: str, mode: str, acquire: str, most: str) -> None:
+        settings = ShareSettings(
+            acknowledgement="explicit" if mode == "explicit" else "implicit",
+            acquire="record_limit" if acquire == "record-limit" else "batch_optimized",
+            max_records=int(most),
+            max_wait_ms=50,
+        )
+        self._consumer = ShareConsumer(Client(bootstrap), group, [topic], settings=settings)
+        self._records: dict[tuple[str, str], ShareRecord] = {}
+
+    def answer(self, words: list[str]) -> Any:
+        """Do what a line says."""
+        match words:
+            case ["poll", wait_ms]:
+                return [self._delivered(record) for record in self._consumer.poll(int(wait_ms))]
+            case ["acknowledge", kind, partition, offset]:
+                return self._consumer.acknowledge(self._records[partition, offset], Acknowledge[kind.upper()])
+            case ["commit"]:
+                results = self._consumer.commit()
+                return [[each.partition.partition, each.error and str(each.error)] for each in results]
+        return self._consumer.close()
+
+    def _delivered(self, record: ShareRecord) -> list[Any]:
+        self._records[str(record.partition), str(record.offset)] = record
+        return [record.partition, record.offset, record.delivery_count, (record.value or b"").decode()]
+
+
 def main(arguments: list[str]) -> None:
     """Do as told until there is nobody left."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever the client prints is none of the conversation
-    member = _Confluent(*arguments)
+    kind, *settings = arguments
+    member = _Oncelog(*settings) if kind == "oncelog" else _Confluent(*settings)
     for line in sys.stdin:
         try:
             answer = {"ok": member.answer(line.split())}

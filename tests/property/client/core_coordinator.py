@@ -11,7 +11,8 @@ from oncelog.core.groups.consumer.assignors import uniform
 from oncelog.core.groups.consumer.group import ConsumerGroup
 from oncelog.core.groups.consumer.heartbeat import ConsumerHeartbeat, HeartbeatAnswer, decide_heartbeat, decide_leave
 from oncelog.core.groups.consumer.removal import decide_expiry
-from oncelog.core.groups.consumer.settings import GroupLimits, Refused
+from oncelog.core.groups.consumer.settings import GroupLimits
+from oncelog.core.groups.modern.group import Refused
 from oncelog.wire.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,

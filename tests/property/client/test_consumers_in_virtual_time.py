@@ -23,7 +23,7 @@ from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.group import GroupSettings
 from oncelog.client.machine.positions import FetchSettings
 from oncelog.core.groups.consumer.offset_checks import check_commit, check_fetch
-from oncelog.core.groups.consumer.settings import Refused
+from oncelog.core.groups.modern.group import Refused
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.wire.message import Request

@@ -17,8 +17,8 @@ from oncelog.base.errors import ErrorCode as E
 from oncelog.base.ids import CONSUMER_OFFSETS, GroupId
 from oncelog.core.groups.classic.rebalance import TimerKey, TimerKind
 from oncelog.core.groups.consumer.group import ConsumerGroup
-from oncelog.core.groups.consumer.member import bytes_of_names, bytes_of_share
 from oncelog.core.groups.model import GroupDecision
+from oncelog.core.groups.modern.members import bytes_of_names, bytes_of_share
 from oncelog.core.groups.shard import GroupShard
 from oncelog.node.coordinators.group_topics import GroupTopics
 from oncelog.wire.messages import heartbeat as classic

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from oncelog.core.groups.classic.rebalance import TimerKey, TimerKind
-from oncelog.core.groups.consumer.member import bytes_of_share
 from oncelog.core.groups.model import Record
+from oncelog.core.groups.modern.members import bytes_of_share
 from oncelog.core.groups.shard import GroupShard
 from oncelog.core.groups.share.group import ShareGroup
 from tests.conformance.groups.log import compacted
@@ -39,8 +39,8 @@ def check(shard: GroupShard) -> None:
         assert member.epoch <= group.target_epoch <= group.epoch
     held = sum(member.size_bytes() for member in group.members.values())
     held += sum(bytes_of_share(share) for share in group.target.values())
-    held += 0 if group.state_topics is None else group.state_topics.size_bytes()
     assert group.size_bytes() == held
+    assert group.state_count() == (0 if group.state_topics is None else group.state_topics.partition_count())
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -193,7 +193,7 @@ def test_a_broker_lets_nobody_in_by_any_frames(frames):
     driver.advance(DELAY_MS)
     assert driver.fatal is None
     assert driver.reports == []
-    connection = driver.node._connections[peer.id]
+    connection = driver.node.connections.by_id[peer.id]
     assert connection.principal == "User:ANONYMOUS"
     driver.disconnect(peer)
 

@@ -74,6 +74,7 @@ def test_a_damaged_message(which: tuple[WireApi, int, str], seed: int, data: st.
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @settings(max_examples=2000)
 @given(messages, st.integers(0, 10_000), st.data())
 def test_many_damaged_messages(which: tuple[WireApi, int, str], seed: int, data: st.DataObject) -> None:

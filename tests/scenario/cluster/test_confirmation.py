@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, TopicPartition
-from oncelog.node.replication.leadership_check import ANSWER_MS, RETRY_MS
+from oncelog.node.replication.leadership_check import ANSWER_MS, FAR_MS, RETRY_MS
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -139,3 +139,20 @@ def test_a_client_that_leaves_meanwhile_is_forgotten() -> None:
     bench.coordinator.disconnect(peer)
     bench.cluster.advance(WAIT_MS)
     assert bench.coordinator.fatal is None
+
+
+def test_a_near_tree_confirms_the_coordinator_without_a_message() -> None:
+    bench = Bench()
+    bench.coordinator.tree_is_near = bench.coordinator.reads_fail = True
+    bench.cluster.advance(FAR_MS)
+    bench.cut_off(*bench.others)
+    assert answer(bench.ask(bench.coordinator)) == 5
+
+
+def test_a_coordinator_that_was_replaced_beside_a_near_tree_tells_no_old_offset() -> None:
+    bench = Bench()
+    bench.coordinator.tree_is_near = True
+    bench.cluster.advance(FAR_MS)
+    elected = bench.replace_coordinator()
+    assert answer(bench.ask(bench.coordinator)) is ErrorCode.NOT_COORDINATOR
+    assert answer(bench.ask(elected)) == 7

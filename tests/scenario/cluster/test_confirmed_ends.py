@@ -6,7 +6,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import BrokerId
 from oncelog.base.tree import Set
 from oncelog.core.controller.image import layout
-from oncelog.node.replication.leadership_check import ANSWER_MS, RETRY_MS
+from oncelog.node.replication.leadership_check import ANSWER_MS, FAR_MS, RETRY_MS
 from oncelog.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -27,9 +27,10 @@ OLD, TWO = 1, 2
 class Bench:
     """Brokers that all have three records of a partition, led by the first."""
 
-    def __init__(self, brokers: int = 3, **configs: str) -> None:
+    def __init__(self, brokers: int = 3, *, tree_is_near: bool = False, **configs: str) -> None:
         config = {"oncelog.transaction.wait.ms": str(WAIT_MS), "oncelog.legacy.protocol": "true"}
         self.cluster = Cluster(brokers, config)
+        self.cluster[OLD].tree_is_near = tree_is_near
         create_replicated(self.cluster.connect(OLD), list(range(1, brokers + 1)), **configs)
         self.cluster.advance(1_000)
         assert write(self.cluster, OLD, b"a", b"b", b"c", acks=1) == (0, 0)
@@ -144,3 +145,44 @@ def test_an_end_is_told_as_soon_as_the_tree_can_be_read() -> None:
     bench.cluster[OLD].reads_fail = False
     bench.cluster.advance(ANSWER_MS + 2 * RETRY_MS)
     assert end(peer) == 3
+
+
+def test_a_near_tree_confirms_without_a_message() -> None:
+    bench = Bench(tree_is_near=True)
+    bench.cluster[OLD].reads_fail = True
+    bench.cut_off(2, 3)
+    assert end(bench.ask(OLD)) == 3
+
+
+def test_a_near_tree_that_has_changed_confirms_nothing() -> None:
+    bench = Bench(tree_is_near=True)
+    bench.cluster[OLD].reads_fail = True
+    bench.replace_leader()
+    assert write(bench.cluster, TWO, b"d", acks=1) == (0, 3)
+    assert told(bench.ask(OLD)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER, "the members have told"
+    bench.cut_off(2, 3)
+    peer = bench.ask(OLD)
+    bench.cluster.advance(WAIT_MS - 1)
+    assert not peer.responses
+    bench.cluster.advance(1)
+    assert told(peer).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+
+
+def test_an_image_that_reaches_a_near_tree_decides_without_members() -> None:
+    bench = Bench(tree_is_near=True)
+    bench.cluster[OLD].reads_fail = True
+    bench.replace_leader()
+    bench.cut_off(2, 3)
+    peer = bench.ask(OLD)
+    bench.cluster[OLD].hold_changes = False
+    bench.cluster.advance(2 * ANSWER_MS)
+    assert told(peer).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_far_tree_is_tried_again_after_a_pause() -> None:
+    bench = Bench()
+    assert end(bench.ask(OLD)) == 3
+    bench.cluster[OLD].tree_is_near = bench.cluster[OLD].reads_fail = True
+    bench.cut_off(2, 3)
+    bench.cluster.advance(FAR_MS)
+    assert end(bench.ask(OLD)) == 3

@@ -12,7 +12,7 @@ from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.scenario.cluster.cluster import Cluster
 from tests.scenario.cluster.replicated import create_replicated, replace_unheard, replica, state, write
-from tests.scenario.node.shares import ACCEPT, REJECT, RELEASE, Member, acquired, errors, set_group_configs
+from tests.scenario.share.members import ACCEPT, REJECT, RELEASE, Member, acquired, errors, set_group_configs
 from tests.unit.storage.replication import log_bytes
 
 P = TopicPartition("t", 0)
@@ -151,3 +151,23 @@ def test_dead_letters_for_another_broker(cluster) -> None:
     ]
     assert [letter.value for letter in letters] == [b"a", b"b"]
     assert cluster[1].node.share.partitions.counters.dead_letters == 2
+
+
+@pytest.mark.parametrize("returns", [True, False])
+def test_dead_letters_wait_for_a_leader_for_a_while(cluster, returns) -> None:
+    create_replicated(cluster.connect(1), [2], "dlq.t", errors_deadletterqueue_group_enable="true")
+    set_group_configs(cluster.connect(1), "g", errors_deadletterqueue_topic_name="dlq.t")
+    write(cluster, 1, b"a", b"b")
+    member = Member(cluster[1])
+    fetched(cluster, member)
+    cluster.kill(2)
+    cluster.advance(1_000)
+    member.send_acknowledge(("t", 0, 0, 1, REJECT))
+    cluster.advance(5_000)
+    assert errors(member.answer()) == [E.NONE]
+    counters = cluster[1].node.share.partitions.counters
+    assert (counters.dead_letters, counters.failed_dead_letters) == (0, 0)
+    if returns:
+        cluster.start(2)
+    cluster.advance(20_000)
+    assert (counters.dead_letters, counters.failed_dead_letters) == ((2, 0) if returns else (0, 2))

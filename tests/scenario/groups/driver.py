@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId, MemberId, Offset, ProducerEpoch, ProducerId, TopicName
-from oncelog.core.groups.consumer.group import Topics
 from oncelog.core.groups.member_quota import MemberMemory
 from oncelog.core.groups.model import (
     CommitRequest,
@@ -27,6 +26,7 @@ from oncelog.core.groups.model import (
     SyncRequest,
     TransactionalCommitRequest,
 )
+from oncelog.core.groups.modern.topics import Topics
 from oncelog.core.groups.settings import GroupSettings
 from oncelog.core.groups.shard import GroupShard
 from oncelog.records.internal.consumer_protocol import Subscription, encode_subscription

@@ -152,6 +152,7 @@ class Driver:
         self.hold_changes = False
         """Changes of the tree do not arrive."""
         self.reads_fail = False
+        self.tree_is_near = False
         """Nodes of the tree cannot be read."""
         self.hold_jobs = False
         self.held: list[object] = []
@@ -284,7 +285,9 @@ class Driver:
                 return tree_access.write(self.session, effect)
             case SettleMetadata():
                 return tree_access.settle(self.session, effect)
-            case ReadTree() if self.reads_fail:
+            case ReadTree(at_once=True) if self.tree_is_near:
+                return tree_access.read_at_once(self.session, effect)
+            case ReadTree() if self.reads_fail or effect.at_once:
                 return NodesRead(effect.token, None)
             case ReadTree():
                 return tree_access.read_nodes(self.session, effect)

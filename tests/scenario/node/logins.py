@@ -76,7 +76,7 @@ def log_in_by_scram(peer, user: str, password: str, mechanism: str = "SCRAM-SHA-
 
 def principal(driver: Driver, peer) -> str:
     """The principal that the node knows a connection by."""
-    return driver.node._connections[peer.id].principal
+    return driver.node.connections.by_id[peer.id].principal
 
 
 def refused_after_the_delay(driver: Driver, peer):

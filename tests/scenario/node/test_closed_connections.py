@@ -253,7 +253,7 @@ def test_one_large_request_alone_is_not_too_much(driver):
     driver.hold_metadata = True
     topic = CreatableTopic(name="u", num_partitions=1, replication_factor=1)
     peer.send(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 5)
-    connection = driver.node._connections[peer.id]
+    connection = driver.node.connections.by_id[peer.id]
     peer.send(produce("t", batch(driver, b"a")), PRODUCE_VERSION)
     connection.backlog_bytes += 100 * MIB
     driver.disconnect(peer)
@@ -410,7 +410,7 @@ def test_a_join_behind_a_standstill_leaves_no_connection(slow_groups):
     assert not peer.closed
     slow_groups.node.requests.go_on()
     slow_groups.dispatch(Continued())
-    assert slow_groups.node._connections[peer.id].open is False
+    assert slow_groups.node.connections.by_id[peer.id].open is False
 
 
 def test_a_fetch_behind_the_close_leaves_no_session(driver):

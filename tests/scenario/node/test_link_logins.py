@@ -89,7 +89,7 @@ def test_what_is_asked_waits_for_the_login(mechanism):
     wires = BackToBack(driver, SaslSettings(mechanism, "alice", "alice-secret"))
     wires.ask()
     assert [bool(answer.brokers) for answer in wires.answers] == [True]
-    assert driver.node._connections[wires.peer.id].principal == "User:alice"
+    assert driver.node.connections.by_id[wires.peer.id].principal == "User:alice"
 
 
 def test_a_wrong_password_is_reported_and_answered_none():

@@ -208,7 +208,7 @@ def test_what_only_brokers_may_ask_is_counted_where_it_is_refused(
     admin, peer = (driver.connect(principal=item) for item in ("User:broker", principal))
     create_topic(admin, "t")
     set_quota(admin, (("user", principal.partition(":")[2]),), request_percentage=1.0)
-    connection = driver.node._connections[peer.id]
+    connection = driver.node.connections.by_id[peer.id]
     connection.spent_ns = 5_000_000_000
     peer.send(request_, version)
     assert peer.paused is waits
@@ -220,7 +220,7 @@ def test_the_shared_answer_of_all_topics_keeps_its_own_throttle_time() -> None:
     plain = peer.ask(everything, 12)
     set_quota(peer, request_percentage=1.0)
     other = driver.connect()
-    driver.node._connections[peer.id].spent_ns = 10**9
+    driver.node.connections.by_id[peer.id].spent_ns = 10**9
     assert peer.ask(everything, 12).throttle_time_ms > 0
     set_quota(other, request_percentage=None)
     assert other.ask(everything, 12) == plain

@@ -89,7 +89,7 @@ class Running:
 
     def wait_until_gone(self) -> None:
         wait_until(
-            lambda: not (self.server.effect_runner.connections or self.server.node._connections),
+            lambda: not (self.server.effect_runner.connections or self.server.node.connections.by_id),
             "the end of all connections",
         )
 

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from oncelog.admin import topics as admin_topics
 from oncelog.admin.topics import create_topic
-from oncelog.client.blocking import Client
+from oncelog.client.blocking import Client, ClientConfig
 from oncelog.client.errors import UnknownTopic
 from oncelog.core.configs.kinds import ConfigError
 from oncelog.testing import Broker
@@ -68,7 +68,7 @@ def test_reset_empties_it_and_keeps_the_port():
 def test_settings_may_be_numbers_and_truth_values():
     with (
         Broker({"num.partitions": 3, "auto.create.topics.enable": False}) as broker,
-        Client(broker.bootstrap_servers) as client,
+        Client(broker.bootstrap_servers, config=ClientConfig(unknown_topic_grace_ms=100)) as client,
     ):
         create_topic(client, admin_topics.NewTopic("t"))
         assert len(client.topic("t").partitions) == 3

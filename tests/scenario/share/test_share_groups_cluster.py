@@ -8,7 +8,7 @@ from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from tests.scenario.cluster.cluster import Cluster
 from tests.scenario.node.driver import Peer
 from tests.scenario.node.requests import batch, create_topic, produce
-from tests.scenario.node.test_share_groups import alter, assigned, beat, describe_offsets, join, parts
+from tests.scenario.share.groups import alter, assigned, beat, describe_offsets, join, parts
 
 REPLICATED = {
     "offsets.topic.replication.factor": "3",

@@ -226,7 +226,7 @@ def test_a_power_cut_at_every_effect_leaves_every_transaction_whole(v2: bool, sh
 
 @pytest.mark.slow
 @pytest.mark.parametrize("v2", [True, False], ids=["v2", "v1"])
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", [0, *(pytest.param(block, marks=pytest.mark.long) for block in range(1, 4))])
 def test_a_power_cut_with_the_disk_at_its_own_pace_leaves_every_transaction_whole(v2: bool, block: int) -> None:
     for seed in range(block * 25, block * 25 + 25):
         chance = random.Random(seed)
@@ -256,7 +256,6 @@ def test_the_checks_notice_a_marker_that_is_skipped(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.slow
 def test_the_checks_notice_answers_before_the_disk_has_the_decision(monkeypatch: pytest.MonkeyPatch) -> None:
-    noticed = 0
     for left in range(boundaries(v2=True)):
         driver = new_driver()
         with monkeypatch.context() as planted:
@@ -265,5 +264,5 @@ def test_the_checks_notice_answers_before_the_disk_has_the_decision(monkeypatch:
         try:
             restart_and_check(driver, clients, seed=left, cut_again=None)
         except AssertionError:
-            noticed += 1
-    assert noticed
+            return
+    pytest.fail("no cut showed it")

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from oncelog.client.config import ClientConfig
 from oncelog.sim.virtual.broker_host import BrokerHost
 from tests.simulation.frozen.world import FrozenWorld
 
@@ -46,6 +47,17 @@ def test_another_broker_leads_soon_after_the_leader_freezes_and_the_thawed_one_f
         await frozen.in_sync()
         assert frozen.leader() is not leader
         assert any("agrees" in report for report in frozen.reports())
+
+    run(frozen, steps)
+
+
+def test_a_producer_with_default_settings_finds_the_new_leader_soon() -> None:
+    frozen = FrozenWorld(5, client=ClientConfig())
+
+    async def steps() -> None:
+        leader, began_s = frozen.leader(), frozen.now_s
+        await freeze([leader], 4)
+        assert frozen.pause_s(began_s) <= GOAL_S
 
     run(frozen, steps)
 
@@ -194,7 +206,7 @@ def test_it_can_be_turned_off() -> None:
         before = epochs(frozen)
         await freeze([frozen.leader()], 4)
         assert epochs(frozen) == before
-        assert frozen.broker(1).node.freeze_watch is None
+        assert frozen.broker(1).node.liveness.freezes is None
 
     run(frozen, steps)
 

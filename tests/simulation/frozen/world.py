@@ -50,6 +50,7 @@ class FrozenWorld:
         factor: int = 3,
         pause_ms: int = 50,
         turned_off: Collection[int] = (),
+        client: ClientConfig = IMPATIENT,
     ) -> None:
         self.world = World(seed, {**SMALL, **(config or {})}, brokers=brokers, session_timeout_ms=6_000)
         self.violations: list[str] = []
@@ -59,6 +60,7 @@ class FrozenWorld:
         self.observer.journal.on_change.append(self._changed)
         self._factor = min(factor, brokers)
         self._pause_ms = pause_ms
+        self._client = client
         for broker in self.world.brokers:
             if broker.broker_id in turned_off:
                 keys = {**SMALL, "node.id": str(broker.broker_id), "oncelog.broker.freeze.timeout.ms": "0"}
@@ -100,7 +102,7 @@ class FrozenWorld:
             await create_topics(client, [Topic(TOPIC, 1, configs, replication_factor=factor)])
 
     async def _write(self, host: ClientHost) -> None:
-        async with host.client(IMPATIENT) as client:
+        async with host.client(self._client) as client:
             producer = AsyncProducer(client, ProducerSettings(delivery_timeout_ms=120_000, linger_ms=0))
             while not self.world.stopping:
                 await producer.send(TOPIC, b"x", partition=0)

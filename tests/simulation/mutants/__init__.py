@@ -16,12 +16,13 @@ from tests.simulation.mutants.groups import CLIENTS, GROUPS
 from tests.simulation.mutants.logs import LOGS
 from tests.simulation.mutants.mutant import Mutant
 from tests.simulation.mutants.required import REQUIRED
+from tests.simulation.mutants.shares import SHARES
 from tests.simulation.mutants.transactions import TRANSACTIONS
 
 MUTANTS: Final[Mapping[str, Mutant]] = {
     mutant.name: mutant
     for mutant in (
-        *(*REQUIRED, *TRANSACTIONS, *LOGS, *GROUPS, *CONSUMER_GROUPS),
+        *(*REQUIRED, *TRANSACTIONS, *LOGS, *GROUPS, *CONSUMER_GROUPS, *SHARES),
         *(*CLIENTS, *ADMINISTRATORS, *CLUSTERS),
     )
 }

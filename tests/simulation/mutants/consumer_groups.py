@@ -13,9 +13,9 @@ from oncelog.core.groups import commits, consumer_groups
 from oncelog.core.groups.commits import Commits
 from oncelog.core.groups.consumer import classic_members, heartbeat, reconciliation, records, removal
 from oncelog.core.groups.consumer.group import ConsumerGroup
-from oncelog.core.groups.consumer.member import Partitions
 from oncelog.core.groups.consumer_groups import ConsumerGroups
 from oncelog.core.groups.model import CommitReply
+from oncelog.core.groups.modern.members import Partitions
 from oncelog.records.internal.consumer_group_records import CurrentMemberKey, MemberKey
 from oncelog.sim.workloads.group_churn import GroupChurn
 from tests.simulation.mutants.mutant import Mutant

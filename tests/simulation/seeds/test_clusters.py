@@ -14,6 +14,7 @@ from oncelog.sim.seeds.cluster_scenario import draw_cluster_scenario
 from oncelog.sim.seeds.scenario import draw_scenario
 from oncelog.sim.seeds.simulation import simulate
 from oncelog.sim.workloads.hangs import HangingTransactions
+from oncelog.sim.workloads.share_queues import ShareQueues
 
 SAFETY_MS = 100_000
 
@@ -64,7 +65,7 @@ def test_the_number_of_brokers_changes_nothing_else_that_a_seed_draws_first() ->
 
 
 def test_seeds_move_replicas_have_batches_refused_and_meet_hostile_clients() -> None:
-    drawn = [draw_cluster_scenario(seed, SAFETY_MS, None).workloads for seed in range(60)]
+    drawn = [draw_cluster_scenario(seed, SAFETY_MS, None).workloads for seed in range(80)]
     used = Counter(type(workload).__name__ for workloads in drawn for workload in workloads)
     assert all(used[kind] >= 4 for kind in ("HostileClients", "OldCopiers", "Reassignments", "RefusedBatches"))
 
@@ -77,6 +78,17 @@ def test_transactions_hang_in_some_seeds() -> None:
     assert all(abs(error_ms) <= 1_000 for scenario in hanging for error_ms in scenario.clock_errors_ms)
 
 
+def test_share_groups_run_in_some_seeds_with_their_state_on_as_many_disks_as_the_rest() -> None:
+    drawn = [draw_cluster_scenario(seed, SAFETY_MS, None) for seed in range(100)]
+    queuing = [scenario for scenario in drawn if isinstance(scenario.workloads[0], ShareQueues)]
+    assert 4 <= len(queuing) <= 20
+    for scenario in queuing:
+        factor = int(scenario.config["share.coordinator.state.topic.replication.factor"])
+        assert factor <= scenario.brokers
+        if any(fault.kind in LOST_DISK for fault in scenario.plan):
+            assert factor == 3
+
+
 def test_topics_have_as_many_replicas_as_there_are_brokers_at_most() -> None:
     for seed in range(50):
         scenario = draw_cluster_scenario(seed, SAFETY_MS, None)
@@ -87,8 +99,9 @@ def test_topics_have_as_many_replicas_as_there_are_brokers_at_most() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 3])
+@pytest.mark.parametrize("seed", [pytest.param(1, marks=pytest.mark.long), 2, 3])
 def test_nothing_is_violated(seed: int) -> None:
+    """Two-phase commit, and share groups."""
     outcome = simulate(seed, safety_s=15, brokers=None)
     assert outcome.violations == []
     assert outcome.requests > 500

@@ -112,7 +112,7 @@ async def committed(host: ClientHost) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.long), 1])
 def test_each_row_once_whatever_dies(seed: int) -> None:
     with Simulation(seed, TWO_PHASE) as simulation:
         query = Query(simulation)

@@ -49,6 +49,7 @@ def test_hangs_occur_and_are_ended() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_hangs_are_found_and_ended_in_a_cluster_whose_brokers_are_killed() -> None:
     scenario, hangs = scene_of(3, verifies=False, log_damager=False, in_cluster=True)
     simulation = Simulation(3, scenario, SECONDS, None)

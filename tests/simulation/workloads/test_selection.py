@@ -13,6 +13,7 @@ from oncelog.sim.seeds.simulation import Simulation
 from oncelog.sim.workloads.group_churn import GroupChurn
 from oncelog.sim.workloads.refused_batches import LIMITS, RefusedBatches
 from oncelog.sim.workloads.selection import KINDS, draw_workloads, with_refused_batches
+from oncelog.sim.workloads.share_queues import ShareQueues
 
 SECONDS = 10
 LONG_SECONDS = 40
@@ -45,6 +46,16 @@ def test_group_churn_runs_alone_in_some_seeds_and_changes_no_other() -> None:
     assert all("group.consumer.assignment.interval.ms" in scenario.config for scenario in churning)
     others = [scenario for scenario in scenarios if scenario not in churning]
     assert not any("group.consumer.assignment.interval.ms" in scenario.config for scenario in others)
+
+
+def test_share_groups_run_alone_in_some_seeds_and_change_no_other() -> None:
+    scenarios = [draw_scenario(seed, 1_000, []) for seed in range(100)]
+    queuing = [scenario for scenario in scenarios if isinstance(scenario.workloads[-1], ShareQueues)]
+    assert 2 <= len(queuing) <= 20
+    assert all(len(scenario.workloads) == 1 for scenario in queuing)
+    assert all("group.share.record.lock.duration.ms" in scenario.config for scenario in queuing)
+    others = [scenario for scenario in scenarios if scenario not in queuing]
+    assert not any("group.share.record.lock.duration.ms" in scenario.config for scenario in others)
 
 
 @pytest.mark.slow

@@ -44,6 +44,7 @@ def test_a_table_is_loaded_streamed_and_exported_and_no_setting_is_left_behind(
     connect: SparkSession, topic_with: MakeTopic, broker: Broker, tmp_path: Path
 ) -> None:
     connect.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    register(connect)  # hides passwords for as long as the session lives
     before = connect.conf.getAll
     topic = topic_with(40)
     shape = Shape("utf8", partition_by="day")

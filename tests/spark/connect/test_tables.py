@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oncelog.spark import load
+from oncelog.spark import load, register
 from oncelog.spark.session import sessions
 from oncelog.spark.session.errors import ServerLacksOncelog, SparkSourceError
 from oncelog.spark.session.local_session import REMOTE_VARIABLE
@@ -39,6 +39,7 @@ def test_a_directory_has_each_record_once_and_no_setting_is_left_behind(
     kind: str, connect: SparkSession, topic_with: MakeTopic, tmp_path: Path
 ) -> None:
     connect.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")  # days of a partitioned table are UTC's all the same
+    register(connect)  # hides passwords for as long as the session lives
     before = connect.conf.getAll
     check(kind, connect, topic_with(0), tmp_path / "table")
     assert connect.conf.getAll == before

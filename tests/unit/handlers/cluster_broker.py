@@ -19,6 +19,7 @@ from oncelog.handlers.broker.limits import ClientLimits, ReplicationLimit
 from oncelog.handlers.broker.waits import CommitMetadata, NextSlice, UntilElected, UntilProducerId
 from oncelog.handlers.registry import BY_KEY
 from oncelog.ports import Conflict, Coordination
+from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.unit.handlers.no_limits import NO_LIMIT, UNLIMITED
 
 HOST, PORT = "broker.test", 9092
@@ -173,3 +174,19 @@ class Denying:
 
     def allows_any(self, principal: str, host: str, operation: Operation, resource: ResourceType) -> bool:
         return (operation, resource, None) not in self._denied
+
+
+NO_CLUSTER = {
+    operation: Denying((operation, ResourceType.CLUSTER, None))
+    for operation in (Operation.ALTER, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
+}
+"""Authorisers that deny one operation on the cluster."""
+
+
+def configured_broker() -> ClusterBroker:
+    """A broker with configs of its own, and the topics ``t`` and ``u`` of three partitions."""
+    settings = {"log.retention.hours": "1", "message.max.bytes": "2000000", "unknown.key": "secret"}
+    broker = ClusterBroker({**settings, "super.users": "User:a", "allow.everyone.if.no.acl.found": "true"})
+    topics = [CreatableTopic(name=name, num_partitions=3, replication_factor=1) for name in ("t", "u")]
+    broker.call(CreateTopicsRequest(topics=topics), 7)
+    return broker

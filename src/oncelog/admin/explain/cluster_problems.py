@@ -170,7 +170,9 @@ def status_problems(
     ):
         for lost, alike in _by_lost(rows).items():
             problems.append(_partitions_problem(cause, severity, lost, alike, users, options))
-    problems += [_broker_problem(broker, options) for broker in status.brokers if broker.is_missed]
+    problems += [
+        _broker_problem(broker, options) for broker in status.brokers if broker.is_missed or broker.suspected_by
+    ]
     status_command = f"oncelog cluster status{options}"
     if status.lacks_controller:
         text = "The cluster has no controller, or none answers: no leader is elected, and no topic changes."
@@ -252,14 +254,25 @@ def finding_problem(finding: Finding, options: str) -> Problem:
 
 def _broker_problem(broker: BrokerStatus, options: str) -> Problem:
     reason = f": {broker.error}" if broker.error else ""
+    sentences = [f"Broker {broker.broker_id} is {broker.state}, and has {counted(broker.replicas, 'replica')}{reason}."]
+    cause, clears = Cause.BROKER_DOWN, "It clears when the broker is back."
+    observers = f"broker{'s' if len(broker.suspected_by) > 1 else ''} {joined(list(map(str, broker.suspected_by)))}"
+    if broker.suspected_by:
+        sentences.append(
+            f"For {observers} it is frozen: it accepts connections and answers none. Another broker that agrees ends "
+            "its registration, and others lead."
+        )
+    if not broker.is_missed:
+        cause, clears = Cause.BROKER_SUSPECTED, f"It clears by itself when the broker answers {observers} again."
     return Problem(
         "broker",
         f"broker {broker.broker_id}",
-        Cause.BROKER_DOWN,
+        cause,
         Severity.RISK,
-        f"Broker {broker.broker_id} is {broker.state}, and has {counted(broker.replicas, 'replica')}{reason}.",
+        " ".join(sentences),
         f"oncelog cluster status{options}",
-        clears="It clears when the broker is back.",
+        since_ms=broker.suspected_since_ms,
+        clears=clears,
     )
 
 

@@ -80,6 +80,7 @@ class Cause(StrEnum):
     ONLY_MARKERS_LEFT = "only-markers-left"
     READS_UNCOMMITTED = "reads-uncommitted"
     BROKER_DOWN = "broker-down"
+    BROKER_SUSPECTED = "broker-suspected"
     DIRECTORY_OFFLINE = "directory-offline"
     NO_CONTROLLER = "no-controller"
     BUSY = "busy"

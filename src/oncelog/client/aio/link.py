@@ -71,7 +71,9 @@ class AsyncLink:
             async with asyncio.timeout(config.connect_timeout_ms / 1000):
                 link = cls(address, config, *await _connect(address, config), expected_broker)
                 try:
-                    await link._begin()
+                    # A frozen broker accepts connections: an answer is waited for no longer than any other.
+                    async with asyncio.timeout(config.request_timeout_ms / 1000):
+                        await link._begin()
                 except BaseException:
                     await link.close()
                     raise

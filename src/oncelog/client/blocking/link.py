@@ -55,6 +55,8 @@ class Link:
         self._authenticate_at_ms: int | None = None
         deadline = self._now_ms() + config.connect_timeout_ms
         self.stream: Stream = system.connect(address, config, config.connect_timeout_ms)
+        # A frozen broker accepts connections: an answer is waited for no longer than any other.
+        deadline = min(deadline, self._now_ms() + config.request_timeout_ms)
         try:
             self._send(self._machine.start())
             while self._machine.phase is not Phase.READY:

@@ -89,11 +89,10 @@ class ClassicMemberPrograms(MemberPrograms):
     def _exchange(self, request: Request[Any], wait_ms: int) -> Program[None]:
         cluster, member = self._cluster, self.member
         try:
-            link = yield from self._coordinator()
+            link = yield from self._coordinator.open()
             answer = yield from call(link, request, timeout_ms=wait_ms)
         except ClientError:
-            # It may have moved.
-            cluster.forget_coordinator(member.group)
+            self._coordinator.forget()
             raise
         member.answered(answer, cluster.now_ms())
 

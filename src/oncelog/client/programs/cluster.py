@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final, Literal, TypeVar
 
 from oncelog.base.errors import ErrorCode
@@ -203,6 +203,26 @@ class Cluster:
     def refresh_brokers(self) -> Program[None]:
         """Fetch only the brokers again: the client may have cached thousands of topics."""
         yield from self._fetch_metadata([])
+
+    def refresh_without(self, silent: Collection[int], names: Iterable[str], timeout_ms: int) -> Program[None]:
+        """Fetch topics again, from another broker than those of ``silent``. Raises ClientError."""
+        avoided = {info.address for broker, info in self.view.brokers.items() if broker in silent}
+        link = next((link for link in self.links.values() if link.is_open and link.address not in avoided), None)
+        for broker in self.view.brokers:
+            if link is None and broker not in silent:
+                with contextlib.suppress(ClientError):
+                    link = yield from self.link(broker)
+        if link is not None:
+            topics = [MetadataRequestTopic(name=name) for name in dict.fromkeys(names)]
+            message = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+            self._apply((yield from call(link, message, timeout_ms=timeout_ms)))
+
+    def abort_links(self, broker: int) -> None:
+        """Close all links to a broker; requests in flight are lost."""
+        to_broker = self.links.get(broker)
+        for link in list(self.links.values()):
+            if to_broker is not None and link.address == to_broker.address:
+                link.abort()
 
     def all_topics(self, max_age_ms: int) -> Program[dict[TopicName, TopicInfo]]:
         """All topics, from cache if it is at most ``max_age_ms`` old."""

@@ -10,7 +10,6 @@ Rules:
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
@@ -114,10 +113,7 @@ class ConsumerMemberPrograms(MemberPrograms):
         return not is_refused
 
     def give_up(self) -> Program[None]:
-        goodbye = self.member.give_up()
-        # Otherwise the session time-out does it.
-        with contextlib.suppress(ClientError):
-            yield from self._say(goodbye)
+        yield from self._coordinator.say_if_reachable(self.member.give_up())
 
     def _goodbye(self) -> Request[Any] | None:
         return self.member.leave()
@@ -163,7 +159,7 @@ class ConsumerMemberPrograms(MemberPrograms):
         if (due_ms := member.heartbeat_due_ms) is None or cluster.now_ms() < due_ms:
             return
         try:
-            link = yield from self._coordinator()
+            link = yield from self._coordinator.open()
             version = link.versions.choose(ConsumerGroupHeartbeatRequest)
             if version < MEMBER_NAMES_ITSELF_FROM and member.pattern is not None:
                 raise UnsupportedRequest(
@@ -175,8 +171,7 @@ class ConsumerMemberPrograms(MemberPrograms):
                 return
             response = yield from call(link, request, version)
         except ClientError:
-            # It may have moved.
-            cluster.forget_coordinator(self._group)
+            self._coordinator.forget()
             raise
         member.answered(response, cluster.now_ms())
         if member.state is State.JOINED and not member.is_lost:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -33,6 +34,11 @@ _PATIENCE_MS: Final = 100
 """The longest wait between two checks for batches to send."""
 
 
+DOUBT_MS: Final = 2_000
+"""Age of an unanswered request from which other brokers are asked, this often, whether its leader still leads: a frozen
+one keeps its connections."""
+
+
 class DeliveryFailed(BrokerRefused):
     """Records could not be delivered; they are in ``records``."""
 
@@ -51,6 +57,7 @@ class _Sent(NamedTuple):
     link: Link
     pending: Pending
     batches: list[PendingBatch]
+    sent_ms: int
 
 
 class Delivery:
@@ -75,6 +82,7 @@ class Delivery:
         self._sticky = StickyPartitioner(settings.batch_bytes)
         self._failures: list[Failed] = []
         self._sent: dict[int, deque[_Sent]] = {}
+        self._doubt_due_ms = 0
 
     def _require_sendable(self) -> None:
         """Hook called before a record or a batch is accepted."""
@@ -85,6 +93,7 @@ class Delivery:
         sent = yield from self._send_ready(flush)
         if waits and self._in_flight():
             yield Wait(self._first_in_flight(), _PATIENCE_MS)
+            yield from self._leave_replaced_leaders()
         elif waits and not sent:
             until_due = self.machine.next_due_ms() - self._cluster.now_ms()
             yield Sleep(max(1, min(until_due if until_due > 0 else 10, _PATIENCE_MS)))
@@ -172,7 +181,7 @@ class Delivery:
         if acks == 0:
             self._sent_unanswered(batches)
         else:
-            self._sent.setdefault(leader, deque()).append(_Sent(link, pending, batches))
+            self._sent.setdefault(leader, deque()).append(_Sent(link, pending, batches, cluster.now_ms()))
 
     def _collect(self) -> None:
         """Process the responses that have arrived, in request order."""
@@ -187,6 +196,24 @@ class Delivery:
                         raise
                     continue
                 self._apply_response(sent.batches, response, self._cluster.now_ms())
+
+    def _leave_replaced_leaders(self) -> Program[None]:
+        """Close the links to leaders that have not answered for ``DOUBT_MS``, if others lead by now."""
+        now_ms = self._cluster.now_ms()
+        silent = {
+            leader: [batch.partition for sent in requests for batch in sent.batches]
+            for leader, requests in self._sent.items()
+            if requests and not requests[0].pending.is_done and now_ms - requests[0].sent_ms >= DOUBT_MS
+        }
+        if not silent or now_ms < self._doubt_due_ms:
+            return
+        self._doubt_due_ms = now_ms + DOUBT_MS
+        with suppress(ClientError):
+            topics = [partition.topic for partitions in silent.values() for partition in partitions]
+            yield from self._cluster.refresh_without(silent, topics, DOUBT_MS)
+        for leader, partitions in silent.items():
+            if any(self._cluster.view.leader(partition) not in (leader, None) for partition in partitions):
+                self._cluster.abort_links(leader)
 
     def _place(self, topic: str, record: Record, partition_count: int) -> TopicPartition:
         """The partition of a record that names none: by its key, or the one that is being filled."""

@@ -24,9 +24,10 @@ from oncelog.client.machine.offsets import (
     offset_fetch_request,
 )
 from oncelog.client.programs.cluster import Cluster
+from oncelog.client.programs.coordinator_link import CoordinatorLink
 from oncelog.client.programs.log_offsets import offsets_at
 from oncelog.client.programs.operation import operation
-from oncelog.client.programs.steps import Link, Program, call
+from oncelog.client.programs.steps import Program
 from oncelog.wire.message import Request
 
 
@@ -93,7 +94,7 @@ class MemberPrograms(ABC):
         self._cluster = cluster
         self._group = group
         self._read_committed = read_committed
-        self._link: Link | None = None
+        self._coordinator = CoordinatorLink(cluster, group)
 
     @property
     @abstractmethod
@@ -152,11 +153,10 @@ class MemberPrograms(ABC):
 
     def leave(self) -> Program[None]:
         """Leave the group, unless the member is static. Raises ClientError."""
-        yield from self._say(self._goodbye())
+        yield from self._coordinator.say(self._goodbye())
 
     def close(self) -> None:
-        if self._link is not None:
-            self._link.abort()
+        self._coordinator.close()
 
     @abstractmethod
     def _goodbye(self) -> Request[Any] | None:
@@ -164,21 +164,6 @@ class MemberPrograms(ABC):
 
     def _committed(self, partitions: tuple[TopicPartition, ...]) -> Program[dict[TopicPartition, Committed]]:
         return (yield from committed_offsets(self._cluster, self._group, partitions, require_stable=True))
-
-    def _say(self, goodbye: Request[Any] | None) -> Program[None]:
-        if goodbye is not None:
-            link = yield from self._coordinator()
-            yield from call(link, goodbye)
-
-    def _coordinator(self) -> Program[Link]:
-        broker = yield from self._cluster.coordinator(self._group)
-        info = self._cluster.view.brokers.get(broker)
-        link = self._link
-        if link is None or not link.is_open or info is None or info.address != link.address:
-            if link is not None:
-                link.abort()
-            link = self._link = yield from self._cluster.connect(broker)
-        return link
 
     def _listed(self, timestamps: Mapping[TopicPartition, int]) -> Program[dict[TopicPartition, int]]:
         return (yield from offsets_at(self._cluster, timestamps, read_committed=self._read_committed))

@@ -225,6 +225,10 @@ class ShareConsumerPrograms:
                 self._locks.add(at, Lock(first, last, delivery_count, batches.lock_until_ms, batches.leader))
         return arrived
 
+    def _holds_of(self, broker: int) -> bool:
+        """True if the caller has, or will get, records that a leader has locked."""
+        return self._locks.has_of(broker) or any(batches.leader == broker for batches in self._arrived)
+
     def _require_open(self) -> None:
         if self._is_closing:
             raise Closed(f"the share consumer of group {self.member.member.group!r}")
@@ -280,7 +284,7 @@ class ShareConsumerPrograms:
                 yield from self._send_to(leader, targets[broker])
             elif session.may_acknowledge:
                 yield from self._send_to(leader, None)
-            elif broker not in targets and (session.epoch == NEW_EPOCH or not self._locks.has_of(broker)):
+            elif broker not in targets and (session.epoch == NEW_EPOCH or not self._holds_of(broker)):
                 yield from self._end(broker, leader)
 
     def _chosen(self, targets: dict[int, list[SharePartition]]) -> int | None:
@@ -367,7 +371,8 @@ class ShareConsumerPrograms:
 
     def _apply(self, leader: _Leader, outcome: Outcome) -> None:
         self._report(outcome.results)
-        self._arrived += outcome.acquired
+        if outcome.broken is None:
+            self._arrived += outcome.acquired
         if outcome.broken is not None and leader.link is not None:
             error = ConnectionLost(f"{leader.link.address} sent what cannot be used: {outcome.broken}")
             self._failed(leader, error)
@@ -414,8 +419,11 @@ class ShareConsumerPrograms:
             leader.link.abort()
         leader.link = leader.pending = None
         self._report(leader.session.lost(reason))
-        # The leader gives it to others.
-        self._arrived = [batches for batches in self._arrived if batches.leader != leader.session.leader]
+        # Records that have arrived count as delivered, perhaps for the last time: they are handed over.
+        self._arrived = [
+            batches._replace(leader=LOST) if batches.leader == leader.session.leader else batches
+            for batches in self._arrived
+        ]
 
     def _forget(self, broker: int, reason: str) -> None:
         self._lose(self._leaders.pop(broker), reason)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Final
 from uuid import UUID
 
@@ -11,7 +10,8 @@ from oncelog.client.errors import ClientError, UnsupportedRequest
 from oncelog.client.machine.retry import Backoff
 from oncelog.client.machine.share.member import ShareGroupMember
 from oncelog.client.programs.cluster import Cluster
-from oncelog.client.programs.steps import Acquire, Link, Program, call
+from oncelog.client.programs.coordinator_link import CoordinatorLink
+from oncelog.client.programs.steps import Acquire, Program, call
 from oncelog.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 
 _LONGEST_PAUSE_MS: Final = 60_000
@@ -55,7 +55,7 @@ class ShareMemberPrograms:
     def __init__(self, cluster: Cluster, member: ShareGroupMember) -> None:
         self.member = member
         self._cluster = cluster
-        self._link: Link | None = None
+        self._coordinator = CoordinatorLink(cluster, member.group)
         self._exchanging = cluster.environment.lock()
         self._metadata_due_ms = 0
         self._failures = Failures(cluster)
@@ -73,8 +73,7 @@ class ShareMemberPrograms:
                 yield from self._heartbeat()
                 self._failures.clear()
         except ClientError as error:
-            # It may have moved.
-            self._cluster.forget_coordinator(self.member.group)
+            self._coordinator.forget()
             self._failures.add(error)
         finally:
             self._exchanging.release()
@@ -106,26 +105,17 @@ class ShareMemberPrograms:
 
     def leave(self) -> Program[None]:
         """Leave the group. Raises ClientError."""
-        yield from self._say(self.member.leave())
+        yield from self._coordinator.say(self.member.leave())
 
     def give_up(self) -> Program[None]:
         """The caller has not polled for too long: leave until it does."""
-        goodbye = self.member.give_up()
-        # Otherwise the session time-out does it.
-        with contextlib.suppress(ClientError):
-            yield from self._say(goodbye)
+        yield from self._coordinator.say_if_reachable(self.member.give_up())
 
     def close(self) -> None:
-        if self._link is not None:
-            self._link.abort()
-
-    def _say(self, goodbye: ShareGroupHeartbeatRequest | None) -> Program[None]:
-        if goodbye is not None:
-            link = yield from self._coordinator()
-            yield from call(link, goodbye)
+        self._coordinator.close()
 
     def _heartbeat(self) -> Program[None]:
-        link = yield from self._coordinator()
+        link = yield from self._coordinator.open()
         if not link.versions.supports(ShareGroupHeartbeatRequest):
             raise UnsupportedRequest(
                 f"{link.address} has no share groups (Apache Kafka 4.1 and later have): use a consumer group"
@@ -134,16 +124,6 @@ class ShareMemberPrograms:
         if request is not None:
             response = yield from call(link, request)
             self.member.answered(response, self._cluster.now_ms())
-
-    def _coordinator(self) -> Program[Link]:
-        broker = yield from self._cluster.coordinator(self.member.group)
-        info = self._cluster.view.brokers.get(broker)
-        link = self._link
-        if link is None or not link.is_open or info is None or info.address != link.address:
-            if link is not None:
-                link.abort()
-            link = self._link = yield from self._cluster.connect(broker)
-        return link
 
 
 def new_member_id(cluster: Cluster) -> str:

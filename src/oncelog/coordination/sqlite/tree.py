@@ -15,8 +15,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from oncelog.base.tree import ABSENT, TreeUnavailable
 from oncelog.coordination.commit_order import Ended, Followers, Listener
@@ -29,6 +30,9 @@ from oncelog.coordination.sqlite.operations import execute_operation, node_now, 
 from oncelog.coordination.sqlite.sessions import BEATS, OtherSessions, OwnSession, lock_path
 from oncelog.coordination.sqlite.write_queue import WriteQueue
 from oncelog.ports import Change, CommittedChange, Conflict, Operation, SessionLost, TreeNode
+
+if TYPE_CHECKING:
+    from oncelog.coordination.sqlite.newest_position import NewestPosition
 
 
 class Watcher:
@@ -145,8 +149,16 @@ class SqliteTree:
             self._own.clear()
             self._others.close()
             self._turns.close()
+            if "newest_position" in self.__dict__:
+                self.newest_position.close()
             self._reader.close()
             self._writer.close()
+
+    @cached_property
+    def newest_position(self) -> NewestPosition:
+        from oncelog.coordination.sqlite.newest_position import NewestPosition  # a broker alone never asks
+
+        return NewestPosition(self._path)
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -308,6 +320,9 @@ class SqliteSession:
     def position(self) -> int:
         with self._tree.reading() as reader:
             return position_of(reader)
+
+    def position_at_once(self) -> int | None:
+        return self._tree.newest_position.read()
 
     def commit(self, operations: Sequence[Operation], token: str = "") -> int:
         return self._tree._commit(self._session_id, operations, token)

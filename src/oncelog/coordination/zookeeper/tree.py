@@ -90,6 +90,9 @@ class ZooKeeperSession:
     def position(self) -> int:
         return self._link.position()
 
+    def position_at_once(self) -> None:
+        return None
+
     def commit(self, operations: Sequence[Operation], token: str = "") -> int:
         size_bytes = commit_size(operations)
         if size_bytes > MAX_COMMIT_BYTES:

@@ -87,6 +87,11 @@ OWN_KEYS: Final = (
         "Maximum memory of the members of all groups that the broker coordinates: their metadata and assignments. "
         "Beyond it, new members are rejected until others leave."
     ),
+    ConfigKey("oncelog.group.share.partitions.max", INT, "250000", at_least(1)).documented(
+        "Maximum partitions with share state of all share groups that the broker coordinates, those of groups without "
+        "members too, which do not expire. Beyond it, no more partitions get share state until share groups or their "
+        "offsets are deleted: members that need it are rejected."
+    ),
     *_renamed(
         "transaction.orphan.action",
         ConfigKey("transaction.hanging.action", STRING, "report", one_of("report", "abort"), Update.CLUSTER_WIDE),

@@ -20,7 +20,6 @@ from oncelog.core.groups.classic.states import GroupState
 from oncelog.core.groups.consumer import records as consumer_records
 from oncelog.core.groups.consumer.group import ConsumerGroup
 from oncelog.core.groups.consumer.offset_checks import check_commit, check_fetch
-from oncelog.core.groups.consumer.settings import Refused
 from oncelog.core.groups.model import (
     CONSUMER_PROTOCOL,
     UNKNOWN_MEMBER,
@@ -34,6 +33,7 @@ from oncelog.core.groups.model import (
     Record,
     TransactionalCommitRequest,
 )
+from oncelog.core.groups.modern.group import Refused
 from oncelog.core.groups.offset_records import offset_record, offset_tombstone
 from oncelog.core.groups.offsets import OffsetStore
 from oncelog.core.groups.settings import GroupSettings

@@ -32,11 +32,11 @@ from oncelog.core.groups.consumer.decision import (
     TimerChange,
     timers_after_load,
 )
-from oncelog.core.groups.consumer.group import ConsumerGroup, ResolvedRegex, Topics
+from oncelog.core.groups.consumer.group import ConsumerGroup, ResolvedRegex
 from oncelog.core.groups.consumer.heartbeat import ConsumerHeartbeat, decide_heartbeat, decide_leave, not_consumer
 from oncelog.core.groups.consumer.regular_expressions import RESOLUTION_TIMEOUT_MS, decide_resolution
 from oncelog.core.groups.consumer.removal import decide_expiry
-from oncelog.core.groups.consumer.settings import GroupLimits, Refused
+from oncelog.core.groups.consumer.settings import GroupLimits
 from oncelog.core.groups.member_quota import MemberQuota
 from oncelog.core.groups.model import (
     CONSUMER_PROTOCOL,
@@ -50,6 +50,8 @@ from oncelog.core.groups.model import (
     UndoExpiry,
     UndoReplacedGroup,
 )
+from oncelog.core.groups.modern.group import Refused
+from oncelog.core.groups.modern.topics import Topics
 from oncelog.core.groups.share.group import ShareGroup
 from oncelog.records.internal.consumer_group_records import ConsumerGroupKey, Key, MemberKey, Value
 

@@ -3,6 +3,9 @@
 Nothing else bounds members' metadata and assignments, held until they leave or their session expires, up to half an
 hour. While all members together exceed ``members_max_bytes``, new members, members that grow, changed subscriptions and
 larger assignments are rejected with COORDINATOR_NOT_AVAILABLE, and clients retry.
+
+Share state outlives members, and share groups do not expire: their partitions have a bound of their own,
+``share_partitions_max``, which does not concern other groups.
 """
 
 from __future__ import annotations
@@ -14,10 +17,13 @@ from oncelog.core.groups.any_group import AnyGroup
 from oncelog.core.groups.classic.group import ClassicGroup, size_of
 from oncelog.core.groups.consumer.group import ConsumerGroup
 from oncelog.core.groups.consumer.heartbeat import ConsumerHeartbeat
-from oncelog.core.groups.consumer.member import MEMBER_BYTES, ConsumerMember, bytes_of_names
+from oncelog.core.groups.consumer.member import ConsumerMember
 from oncelog.core.groups.model import JoinRequest, SyncRequest
+from oncelog.core.groups.modern.members import MEMBER_BYTES, bytes_of_names
 from oncelog.core.groups.settings import GroupSettings
+from oncelog.core.groups.share.group import ShareGroup
 from oncelog.core.groups.share.heartbeat import ShareHeartbeat
+from oncelog.core.groups.share.member import ShareMember
 
 _COUNT_AGAIN_MS = 1000
 
@@ -43,6 +49,9 @@ class MemberMemory:
                 quota.count()
         return self._held_bytes() + size_bytes <= limit
 
+    def has_room_for_share_partitions(self, count: int, limit: int) -> bool:
+        return sum([quota.share_partitions for quota in self._shards]) + count <= limit
+
     def _held_bytes(self) -> int:
         return sum([quota.held_bytes for quota in self._shards])
 
@@ -62,15 +71,18 @@ class MemberQuota:
         memory.add(self)
         self.held_bytes = 0
         """An upper bound: it includes members that have left since the last count."""
+        self.share_partitions = 0
 
     def count(self) -> None:
+        self.share_partitions = sum(map(share_partitions_of, self._groups.values()))
         self.held_bytes = sum(group.size_bytes() for group in self._groups.values())
 
     def close(self) -> None:
         self._memory.remove(self)
 
-    def changed(self, size_bytes: int) -> None:
+    def changed(self, size_bytes: int, share_partitions: int = 0) -> None:
         self.held_bytes += size_bytes
+        self.share_partitions += share_partitions
 
     def admits_join(self, request: JoinRequest, now_ms: int) -> bool:
         """True if the joining member may be added; it is then counted."""
@@ -92,22 +104,30 @@ class MemberQuota:
 
     def admits_heartbeat(self, request: ConsumerHeartbeat | ShareHeartbeat, now_ms: int) -> bool:
         """True if a member of a newer protocol may be added, or may change its subscription."""
-        group = self._groups.get(request.group_id)
-        member = None if group is None or isinstance(group, ClassicGroup) else group.members.get(request.member_id)
-        if request.epoch < 0:
+        if request.epoch < 0 or self.is_steady(request):
             return True
         regex = request.regex if isinstance(request, ConsumerHeartbeat) else None
         size = bytes_of_names(request.topics or ()) + len(regex or "")
-        if member is None:
+        if self._member(request) is None:
             size += MEMBER_BYTES + len(request.member_id)
-        elif request.topics in (None, member.topics) and regex in (
-            None,
-            member.regex if isinstance(member, ConsumerMember) else None,
-        ):
-            # A full request repeats the subscription.
-            return True
         # A shorter subscription may bring more partitions. The group counts what it holds once it is applied.
         return self.admits(size, now_ms)
+
+    def is_steady(self, request: ConsumerHeartbeat | ShareHeartbeat) -> bool:
+        """True for a member that keeps its subscription; a full request repeats it."""
+        member = self._member(request)
+        if member is None or request.topics not in (None, member.topics):
+            return False
+        regex = request.regex if isinstance(request, ConsumerHeartbeat) else None
+        return regex in (None, member.regex if isinstance(member, ConsumerMember) else None)
+
+    def _member(self, request: ConsumerHeartbeat | ShareHeartbeat) -> ConsumerMember | ShareMember | None:
+        group = self._groups.get(request.group_id)
+        return None if group is None or isinstance(group, ClassicGroup) else group.members.get(request.member_id)
+
+    def admits_share_partitions(self, count: int) -> bool:
+        """True if so many more partitions may get share state."""
+        return count <= 0 or self._memory.has_room_for_share_partitions(count, self._settings.share_partitions_max)
 
     def admits(self, size_bytes: int, now_ms: int) -> bool:
         """True if a group that counts what it holds may hold so much more."""
@@ -132,3 +152,7 @@ class MemberQuota:
             return False
         self.held_bytes += size_bytes
         return True
+
+
+def share_partitions_of(group: AnyGroup | None) -> int:
+    return group.state_count() if isinstance(group, ShareGroup) else 0

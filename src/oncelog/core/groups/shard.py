@@ -6,8 +6,8 @@ interleave with decide, append and apply. After a failed append it calls ``appen
 calls ``tick`` and treats its decision alike. Loading: ``apply`` for every record of the log in order, then ``loaded``;
 no decisions before.
 
-The rule: only ``apply`` changes persisted state, and the same ``apply`` rebuilds it from the log. Decide methods may
-change soft state (docs/internals/groups.md). The shard reads no clock and generates no ids.
+The rule: only ``apply`` (``applied_records``) changes persisted state, and the same ``apply`` rebuilds it from the
+log. Decide methods may change soft state (docs/internals/groups.md). The shard reads no clock and generates no ids.
 
 A group's kind is its class: ``classic`` has the decisions about one, ``consumer_groups`` and ``share_groups`` those
 about the others.
@@ -17,27 +17,25 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from sys import intern
 from typing import cast
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_PRODUCER_ID, GroupId, MemberId, ProducerId, TopicId, TopicName, TopicPartition
 from oncelog.base.invariant import invariant
 from oncelog.core.groups.any_group import AnyGroup
+from oncelog.core.groups.applied_records import AppliedRecords
 from oncelog.core.groups.classic import persistence
 from oncelog.core.groups.classic.group import ClassicGroup
 from oncelog.core.groups.classic.membership import MemberDecisions
 from oncelog.core.groups.classic.rebalance import Rebalance, TimerKey, TimerKind, Timers
-from oncelog.core.groups.classic.states import GroupEvent, GroupState
+from oncelog.core.groups.classic.states import GroupState
 from oncelog.core.groups.commits import Commits
-from oncelog.core.groups.consumer.group import ConsumerGroup, NoTopics, Topics
+from oncelog.core.groups.consumer.group import ConsumerGroup
 from oncelog.core.groups.consumer.heartbeat import ConsumerHeartbeat
-from oncelog.core.groups.consumer.limits import default_limits
-from oncelog.core.groups.consumer.settings import GroupLimits
+from oncelog.core.groups.consumer.settings import GroupLimits, default_limits
 from oncelog.core.groups.consumer_groups import ConsumerGroups, HeartbeatReply
 from oncelog.core.groups.member_quota import MemberMemory, MemberQuota
 from oncelog.core.groups.model import (
-    CLASSIC_PROTOCOL,
     CommitRequest,
     CommittedOffset,
     GroupDecision,
@@ -58,17 +56,13 @@ from oncelog.core.groups.model import (
     UndoReplacedGroup,
     UndoStaticReplacement,
 )
-from oncelog.core.groups.offset_records import committed_of
+from oncelog.core.groups.modern.topics import NoTopics, Topics
 from oncelog.core.groups.offsets import OffsetStore
 from oncelog.core.groups.settings import GroupSettings
 from oncelog.core.groups.share.group import ShareGroup
 from oncelog.core.groups.share.settings import ShareGroupSettings, default_share_settings
 from oncelog.core.groups.share_groups import ShareGroups
 from oncelog.core.groups.views import ConsumerGroupDescription, consumer_description, description, listing
-from oncelog.records.errors import CorruptBatch
-from oncelog.records.internal import consumer_group_records, group_records, share_group_records
-from oncelog.records.internal.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, Unknown
-from oncelog.records.internal.share_group_records import ShareKey
 
 __all__ = ["GroupDecision", "GroupSettings", "GroupShard"]
 
@@ -99,8 +93,6 @@ class GroupShard:
         self.settings = settings
         self.limits_of = limits_of
         self.is_loaded = False
-        self.skipped: Counter[str] = Counter()
-        """Unreadable records by reason, for the node to log; the state of an earlier record stays."""
         self._groups: dict[GroupId, AnyGroup] = {}
         self._offsets = OffsetStore()
         self._timers = Timers()
@@ -110,7 +102,7 @@ class GroupShard:
         self._membership = MemberDecisions(classic_groups, settings, self._rebalance)
         self._quota = MemberQuota(self._groups, settings, memory or MemberMemory())
         self._commits = Commits(partition, self._groups, self._offsets, settings, self._rebalance)
-        self._rebalances = Counter() if rebalances is None else rebalances
+        counts = Counter[str]() if rebalances is None else rebalances
         self._consumers = ConsumerGroups(
             self._groups,
             self._timers,
@@ -119,16 +111,24 @@ class GroupShard:
             self._quota,
             limits_of,
             topics or NoTopics(),
-            self._rebalances,
+            counts,
         )
-        newest, counts = self._consumers.newest_topics, self._rebalances
+        newest = self._consumers.newest_topics
         self.share = ShareGroups(
             self._groups, self._timers, self._rebalance, self._quota, share_settings_of, newest, counts
+        )
+        self._applied = AppliedRecords(
+            self._groups, self._offsets, self._rebalance, self._consumers, self.share, self._quota, counts
         )
         self._expiry_queue: list[GroupId] = []
         self._gone: deque[tuple[list[TopicPartition], int]] = deque()
         """Deleted partitions that may have offsets, and the sequence of their deletion: later offsets are those of
         topics that were made again."""
+
+    @property
+    def skipped(self) -> Counter[str]:
+        """Unreadable records by reason, for the node to log."""
+        return self._applied.skipped
 
     def consumer_heartbeat(self, request: ConsumerHeartbeat, token: int, now_ms: int) -> GroupDecision:
         """ConsumerGroupHeartbeat (KIP-848); replies HeartbeatReply."""
@@ -302,107 +302,15 @@ class GroupShard:
 
     def apply(self, key: bytes, value: bytes | None, *, producer_id: ProducerId = NO_PRODUCER_ID) -> None:
         """Apply one record of the log; ``producer_id`` is that of its batch if that is transactional."""
-        named = group_records.decode_key(key)
-        # Records of unknown kinds and versions are skipped: newer group protocols may have written them.
-        if isinstance(named, OffsetCommitKey):
-            self._apply_offset(named, value, producer_id)
-        elif isinstance(named, GroupMetadataKey):
-            self._apply_group(GroupId(named.group), value)
-        elif isinstance(named, Unknown):
-            self.skipped[named.reason] += 1
-        else:
-            self._apply_newer(named, value)
+        self._applied.apply(key, value, producer_id=producer_id)
 
     def apply_end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None:
         """Apply the control record that ends a producer's transaction."""
         self._offsets.end_transaction(producer_id, committed=committed)
 
-    def _apply_offset(self, named: OffsetCommitKey, value: bytes | None, producer_id: ProducerId) -> None:
-        # Interned: a hundred thousand groups may have offsets of the same topic.
-        group_id, topic, partition = GroupId(named.group), TopicName(intern(named.topic)), named.partition
-        sequence = self._offsets.next_sequence()
-        if value is None:
-            self._offsets.remove(group_id, topic, partition)
-            return
-        decoded = group_records.decode_offset_commit_value(value)
-        if isinstance(decoded, Unknown):
-            self.skipped[decoded.reason] += 1
-            return
-        # A commit without members makes a simple group (KIP-211).
-        if group_id not in self._groups:
-            self._groups[group_id] = ClassicGroup(group_id, decoded.commit_timestamp)
-        committed = committed_of(decoded, sequence)
-        if producer_id == NO_PRODUCER_ID:
-            self._offsets.committed.put(group_id, topic, partition, committed)
-        else:
-            self._offsets.put_pending(producer_id, group_id, topic, partition, committed)
-
-    def _apply_newer(self, key: consumer_group_records.Key | ShareKey, value: bytes | None) -> None:
-        """Apply a record of a consumer group or a share group."""
-        group_id = GroupId(key.group)
-        before = _held_bytes(self._groups.get(group_id))
-        try:
-            if isinstance(key, ShareKey):
-                self.share.apply(key, None if value is None else share_group_records.decode_value(key, value))
-            else:
-                self._consumers.apply(key, None if value is None else consumer_group_records.decode_value(key, value))
-        except CorruptBatch as error:
-            # A record of a newer release must not keep the partition from loading.
-            self.skipped[str(error)] += 1
-            return
-        self._quota.changed(_held_bytes(self._groups.get(group_id)) - before)
-        if group_id not in self._groups and self._offsets.has_any(group_id):
-            # Offsets that outlive their group form a simple group.
-            self._groups[group_id] = ClassicGroup(group_id)
-
-    def _apply_group(self, group_id: GroupId, value: bytes | None) -> None:
-        group = self._groups.get(group_id)
-        if value is None:
-            # The tombstone of a classic group that was upgraded may follow the first records of its successor.
-            if isinstance(group, ClassicGroup):
-                self._remove(group)
-            return
-        decoded = group_records.decode_group_metadata_value(value)
-        if isinstance(decoded, Unknown):
-            self.skipped[decoded.reason] += 1
-            return
-        if isinstance(group, ConsumerGroup):
-            # Downgraded: the newest value decides the group's kind.
-            self._consumers.forget(group)
-            group = None
-        elif isinstance(group, ShareGroup):
-            self.share.forget(group)
-            group = None
-        # After a downgrade the offsets of the group have made a simple one already.
-        is_downgraded = group is not None and group.state is GroupState.EMPTY and bool(decoded.members)
-        if not self.is_loaded or group is None or is_downgraded:
-            self._groups[group_id] = persistence.group_of(group_id, decoded)
-        elif group.state is GroupState.COMPLETING_REBALANCE and decoded.members:
-            self._install_assignment(group, decoded)
-        else:
-            invariant(decoded.generation in (0, group.generation), "a record of another generation", group=group_id)
-
-    def _install_assignment(self, group: ClassicGroup, decoded: GroupMetadataValue) -> None:
-        """Make the generation Stable: its assignment is in the log. (``sync`` has answered the members.)"""
-        invariant(decoded.generation == group.generation, "an assignment of another generation", group=group.group_id)
-        assignment = persistence.assignments_of(decoded)
-        for member in group.members.values():
-            member.assignment = assignment.get(member.member_id, b"")
-        group.move(GroupEvent.ASSIGNED, group.state_timestamp_ms)
-        self._rebalances[CLASSIC_PROTOCOL] += 1
-
-    def _remove(self, group: ClassicGroup) -> None:
-        group_id = group.group_id
-        del self._groups[group_id]
-        self._rebalance.forget(group)
-        group.move(GroupEvent.REMOVED, group.state_timestamp_ms)
-        if self._offsets.has_any(group_id):
-            # Compaction does not keep the order between keys: offsets that outlive their group form a simple group.
-            self._groups[group_id] = ClassicGroup(group_id, group.state_timestamp_ms)
-
     def loaded(self, now_ms: int) -> GroupDecision:
         """End loading: start all members' sessions and accept decisions. No reply."""
-        self.is_loaded = True
+        self.is_loaded, self._applied.is_loading = True, False
         self._quota.count()
         out = GroupDecision()
         for group in list(self._groups.values()):
@@ -510,8 +418,3 @@ class GroupShard:
             )
             for group_id, group in self._groups.items()
         }
-
-
-def _held_bytes(group: AnyGroup | None) -> int:
-    """The memory that the quota counts for a group of a newer protocol at all times."""
-    return 0 if group is None or isinstance(group, ClassicGroup) else group.size_bytes()

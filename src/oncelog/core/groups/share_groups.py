@@ -15,11 +15,11 @@ from oncelog.base.ids import GroupId, MemberId, Offset, TopicId, TopicName
 from oncelog.core.groups.any_group import AnyGroup
 from oncelog.core.groups.classic.group import ClassicGroup
 from oncelog.core.groups.classic.rebalance import Rebalance, TimerKey, TimerKind, Timers
-from oncelog.core.groups.consumer.group import Topics
-from oncelog.core.groups.consumer.member import Partitions
-from oncelog.core.groups.consumer.settings import Refused
 from oncelog.core.groups.member_quota import MemberQuota
 from oncelog.core.groups.model import SHARE_PROTOCOL, GroupDecision, UndoExpiry
+from oncelog.core.groups.modern.group import Refused
+from oncelog.core.groups.modern.members import NO_PARTITIONS, Partitions
+from oncelog.core.groups.modern.topics import Topics
 from oncelog.core.groups.share import offsets, records
 from oncelog.core.groups.share.decision import (
     UNINITIALIZED_OFFSET,
@@ -27,22 +27,26 @@ from oncelog.core.groups.share.decision import (
     ShareDecision,
     ShareHeartbeatAnswer,
 )
-from oncelog.core.groups.share.group import ShareGroup
+from oncelog.core.groups.share.group import ShareGroup, state_topics_of
 from oncelog.core.groups.share.heartbeat import ShareHeartbeat, decide_heartbeat, decide_leave, remove_member
 from oncelog.core.groups.share.settings import ShareGroupSettings
-from oncelog.core.groups.share.state_topics import PARTITION_BYTES, StateTopics
+from oncelog.core.groups.share.state_topics import StateTopics
 from oncelog.core.groups.views import ShareGroupDescription, share_description
 from oncelog.records.internal.share_group_records import (
     ShareGroupKey,
     ShareKey,
     ShareMemberKey,
     ShareStateTopicsKey,
+    ShareStateTopicsValue,
     ShareValue,
 )
 
 DELETION_MS: Final = 300_000
 """Longer than a persister tries to delete state: a deletion whose end nobody told is given up."""
-_NO_PARTITIONS: Final[Partitions] = {}
+_TOO_MANY_PARTITIONS: Final = (
+    "No more partitions can get share state: share groups of this coordinator have oncelog.group.share.partitions.max "
+    "of them. Delete share groups, or their offsets, that are not needed any more."
+)
 
 
 class ShareHeartbeatReply(NamedTuple):
@@ -99,20 +103,22 @@ class ShareGroups:
                 decision = decide_heartbeat(group, request, topics, settings, now_ms)
         except Refused as refused:
             return GroupDecision(reply=ShareHeartbeatReply(refused.code, str(refused)), waits_for_pending=True)
+        if not self._quota.is_steady(request) and not self._admits_states(decision):
+            return GroupDecision(reply=ShareHeartbeatReply(ErrorCode.COORDINATOR_NOT_AVAILABLE, _TOO_MANY_PARTITIONS))
         interval_ms = 0 if request.epoch < 0 else settings.heartbeat_interval_ms
         reply = ShareHeartbeatReply(ErrorCode.NONE, None, decision.answer, interval_ms, decision.to_initialize)
         return self._group_decision(decision, reply)
 
-    def alter_offsets(
-        self, group_id: GroupId, starts: Mapping[TopicName, Mapping[int, Offset]], now_ms: int
-    ) -> GroupDecision:
+    def alter_offsets(self, group_id: GroupId, starts: Mapping[TopicName, Mapping[int, Offset]]) -> GroupDecision:
         """Replies OffsetsReply; ``initialized`` takes what the share coordinator has done."""
-        size = sum(len(name) + PARTITION_BYTES * len(partitions) for name, partitions in starts.items())
-        if not self._quota.admits(size, now_ms):
-            return GroupDecision(reply=OffsetsReply(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-        return self._offsets_decision(
-            lambda: offsets.decide_alter(self._groups.get(group_id), group_id, starts, self._newest_topics())
-        )
+
+        def decide() -> offsets.OffsetsDecision:
+            decision = offsets.decide_alter(self._groups.get(group_id), group_id, starts, self._newest_topics())
+            if not self._admits_states(decision):
+                raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, _TOO_MANY_PARTITIONS)
+            return decision
+
+        return self._offsets_decision(decide)
 
     def delete_offsets(self, group_id: GroupId, names: Iterable[TopicName], now_ms: int) -> GroupDecision:
         """Replies OffsetsReply; ``deletion_ended`` and ``deleted`` take what the share coordinator has done."""
@@ -151,7 +157,7 @@ class ShareGroups:
         group_id: GroupId,
         done: Partitions,
         failed: Partitions,
-        uncertain: Partitions = _NO_PARTITIONS,
+        uncertain: Partitions = NO_PARTITIONS,
         fenced_by: int = 0,
     ) -> GroupDecision:
         """Replies an ErrorCode. The state of ``uncertain`` partitions may have been made; ``fenced_by`` is the highest
@@ -247,6 +253,15 @@ class ShareGroups:
 
         out.follow_up = begin
         return out
+
+    def _admits_states(self, decision: ShareDecision | offsets.OffsetsDecision) -> bool:
+        """True unless the decision gives share state to more partitions than may have it."""
+        group = self._groups.get(decision.group_id)
+        before = group.state_count() if isinstance(group, ShareGroup) else 0
+        values = [value for _, value in decision.records if isinstance(value, ShareStateTopicsValue)]
+        return all(
+            self._quota.admits_share_partitions(state_topics_of(value).partition_count() - before) for value in values
+        )
 
     def _group_decision(self, decision: ShareDecision, reply: object) -> GroupDecision:
         group_id = decision.group_id

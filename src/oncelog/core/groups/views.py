@@ -11,9 +11,10 @@ from oncelog.core.groups.any_group import AnyGroup
 from oncelog.core.groups.classic.group import ClassicGroup
 from oncelog.core.groups.classic.states import GroupState
 from oncelog.core.groups.consumer.group import ConsumerGroup
-from oncelog.core.groups.consumer.member import ConsumerMember, Partitions
+from oncelog.core.groups.consumer.member import ConsumerMember
 from oncelog.core.groups.consumer.settings import GroupLimits
 from oncelog.core.groups.model import CONSUMER_PROTOCOL, SHARE_PROTOCOL, GroupDescription, GroupListing, PendingMember
+from oncelog.core.groups.modern.members import Partitions
 from oncelog.core.groups.share.assignor import NAME as SHARE_ASSIGNOR
 from oncelog.core.groups.share.group import ShareGroup
 from oncelog.core.groups.share.member import ShareMember

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from oncelog.core.quotas.limits import Client, Limits
-from oncelog.core.quotas.rates import Rate, Windows
-from oncelog.core.quotas.token_bucket import TokenBucket
+from oncelog.core.quotas.rates import Rate, TokenBucket, Windows
 
 MAX_MEASURED: Final = 8_000
 _FORGOTTEN_AT_ONCE: Final = 2

@@ -183,7 +183,7 @@ class Acquisition:
                 last = Offset(run.first_offset + count - 1)
                 held = batch.cut(run.first_offset, last)[0]
                 self._hold(held)
-                _append(acquired, AcquiredBatch(held.first_offset, held.last_offset, held.delivery_count))
+                append_acquired(acquired, AcquiredBatch(held.first_offset, held.last_offset, held.delivery_count))
             if part.is_full:
                 break
         batch.join_runs(first, last)
@@ -301,7 +301,8 @@ class _Part:
         return count
 
 
-def _append(acquired: list[AcquiredBatch], batch: AcquiredBatch) -> None:
+def append_acquired(acquired: list[AcquiredBatch], batch: AcquiredBatch) -> None:
+    """Append a batch, or extend the last one if it follows with the same delivery count."""
     if acquired:
         last = acquired[-1]
         if last.last_offset + 1 == batch.first_offset and last.delivery_count == batch.delivery_count:

@@ -14,8 +14,9 @@ Invariants:
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from itertools import islice
 from operator import attrgetter
 
 from oncelog.base.ids import MemberId, Offset
@@ -23,6 +24,7 @@ from oncelog.core.share.locks import Lock
 from oncelog.core.share.model import NO_MEMBER, RecordState
 
 _first_offset = attrgetter("first_offset")
+_last_offset = attrgetter("last_offset")
 
 
 class Transition:
@@ -120,13 +122,15 @@ class Run:
 
 
 class InFlightBatch:
-    __slots__ = ("first_offset", "is_split", "last_offset", "runs")
+    __slots__ = ("first_offset", "is_split", "last_offset", "runs", "settled_before")
 
     def __init__(self, run: Run) -> None:
         self.first_offset = run.first_offset
         self.last_offset = run.last_offset
         self.runs = [run]
         self.is_split = False
+        self.settled_before = run.first_offset
+        """The records before this offset are settled, and stay so."""
 
     @property
     def count(self) -> int:
@@ -139,6 +143,15 @@ class InFlightBatch:
 
     def is_within(self, first_offset: int, last_offset: int) -> bool:
         return self.first_offset >= first_offset and self.last_offset <= last_offset
+
+    def first_unsettled(self) -> Run | None:
+        begin = bisect_left(self.runs, self.settled_before, key=_last_offset)
+        for run in islice(self.runs, begin, None):
+            if not run.is_settled:
+                self.settled_before = run.first_offset
+                return run
+        self.settled_before = Offset(self.last_offset + 1)
+        return None
 
     def run_at(self, offset: Offset) -> Run:
         return self.runs[bisect_right(self.runs, offset, key=_first_offset) - 1]

@@ -25,7 +25,7 @@ def advance(window: Window) -> bool:
         if gaps is not None and batch.first_offset > gaps.start_offset:
             start = max(start, gaps.start_offset)
             break
-        undone = next((run for run in batch.runs if not run.is_settled), None)
+        undone = batch.first_unsettled()
         if undone is not None:
             start = max(start, undone.first_offset)
             break

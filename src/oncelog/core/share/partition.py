@@ -16,12 +16,12 @@ available or unknown: they come again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import MemberId, Offset
 from oncelog.core.share.acknowledgement import Acknowledging, expire, release
-from oncelog.core.share.acquisition import Acquisition
+from oncelog.core.share.acquisition import Acquisition, append_acquired
 from oncelog.core.share.locks import Lock, Locks
 from oncelog.core.share.model import (
     Acknowledgement,
@@ -186,9 +186,10 @@ class SharePartition:
         if write.is_final:
             return WriteOutcome(advance(self._window), write.dead_letters)
         if error is not ErrorCode.NONE:
-            wakes = roll_back(self._window, write.transitions)
+            letters: list[DeadLetters] = []
+            wakes = roll_back(self._window, write.transitions, letters if self.settings.has_dead_letters else None)
             # Records that the log has lost meanwhile are done after all.
-            return WriteOutcome(advance(self._window) or wakes)
+            return WriteOutcome(advance(self._window) or wakes, letters)
         wakes = commit(self._window, write.transitions)
         return WriteOutcome(advance(self._window) or wakes, write.dead_letters)
 
@@ -203,6 +204,17 @@ class SharePartition:
         write = changes.write(self.state_epoch, is_final=True)
         assert write is not None
         return write
+
+    def still_held(self, member_id: MemberId, acquired: Iterable[tuple[int, int, int]]) -> list[AcquiredBatch]:
+        """What a member still has of deliveries, given as first and last offset and delivery count."""
+        held: list[AcquiredBatch] = []
+        for first, last, count in acquired:
+            for batch in self._window.overlapping(first, last):
+                for run in batch.runs_in(first, last):
+                    if (run.state, run.member_id, run.delivery_count) == (RecordState.ACQUIRED, member_id, count):
+                        begin, end = max(first, run.first_offset), min(last, run.last_offset)
+                        append_acquired(held, AcquiredBatch(Offset(begin), Offset(end), count))
+        return held
 
     def in_flight(self) -> Iterator[InFlightRecords]:
         """The records of the window by state, in order of offsets."""

@@ -11,13 +11,13 @@ The rules:
 3. A partition that returned records moves to the end of the order.
 4. A partition that a request names only to acknowledge records joins the session as any other, as in Apache Kafka; a
    request that acknowledges and forgets a partition leaves it out.
-5. A request that is repeated on another connection takes the session over. The first one acquires nothing more; it is
-   refused when records come, or at the end of its wait.
+5. A request that is repeated on another connection takes the session over. The first one acquires nothing more, and is
+   refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
@@ -76,15 +76,19 @@ class Begun(NamedTuple):
     partitions: tuple[PartitionKey, ...] = ()
     epoch: int = INITIAL_EPOCH
     """The request's."""
+    added: Collection[PartitionKey] = ()
+    """Those of the partitions that the request has added to the session: all of them if it opens it."""
     connection_id: int = -1
     """The session's then: a member may send its next request on any connection."""
 
 
 class ShareSessions:
-    """``most`` is ``group.share.max.share.sessions``."""
+    """``most`` is ``group.share.max.share.sessions``; ``displaced`` is called when a request takes a session over, or
+    opens another in its place: an earlier request may still wait."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, displaced: Callable[[ShareSession], object] = lambda _session: None) -> None:
         self._most = most
+        self._displaced = displaced
         self._sessions: dict[SessionKey, ShareSession] = {}
         self._by_connection: dict[int, dict[SessionKey, None]] = {}
         self._by_group: dict[GroupId, int] = {}
@@ -117,11 +121,12 @@ class ShareSessions:
             return Begun(ErrorCode.SHARE_SESSION_NOT_FOUND)
         if not self._continues(session, epoch, connection_id):
             return Begun(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
-        if not self._update(session, requested, forgotten):
+        added = {partition: True for partition in requested if partition not in session.partitions}
+        if not self._update(session, added, forgotten):
             # The sessions would outgrow their bound: the member starts over, with fewer partitions or later.
             return Begun(ErrorCode.SHARE_SESSION_NOT_FOUND)
         session.epoch = next_epoch(epoch)
-        return Begun(ErrorCode.NONE, session, tuple(session.partitions), epoch, session.connection_id)
+        return Begun(ErrorCode.NONE, session, tuple(session.partitions), epoch, added, session.connection_id)
 
     def acknowledge(self, key: SessionKey, epoch: int, connection_id: int) -> ErrorCode:
         """Begin a ShareAcknowledge. A session cannot open with one."""
@@ -186,7 +191,9 @@ class ShareSessions:
     ) -> Begun:
         if acknowledges:
             return Begun(ErrorCode.INVALID_REQUEST)
-        self.remove(key)
+        former = self.remove(key)
+        if former is not None:
+            self._displaced(former)
         partitions = dict.fromkeys(requested, False)
         if len(self._sessions) >= self._most or not self._has_room(len(partitions), len(partitions)):
             return Begun(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
@@ -194,7 +201,7 @@ class ShareSessions:
         self.partition_count += len(partitions)
         self._by_connection.setdefault(connection_id, {})[key] = None
         self._by_group[key.group_id] = self._by_group.get(key.group_id, 0) + 1
-        return Begun(ErrorCode.NONE, session, tuple(partitions), connection_id=connection_id)
+        return Begun(ErrorCode.NONE, session, tuple(partitions), added=partitions, connection_id=connection_id)
 
     def _continues(self, session: ShareSession, epoch: int, connection_id: int) -> bool:
         if epoch == session.epoch:
@@ -208,6 +215,7 @@ class ShareSessions:
             del self._by_connection[session.connection_id]
         self._by_connection.setdefault(connection_id, {})[session.key] = None
         session.connection_id = connection_id
+        self._displaced(session)
         return True
 
     def _has_room(self, added: int, size: int) -> bool:
@@ -215,11 +223,10 @@ class ShareSessions:
         return size <= _MAX_SESSION_PARTITIONS and self.partition_count + added <= _MAX_PARTITIONS
 
     def _update(
-        self, session: ShareSession, requested: Iterable[PartitionKey], forgotten: Iterable[PartitionKey]
+        self, session: ShareSession, added: Mapping[PartitionKey, bool], forgotten: Iterable[PartitionKey]
     ) -> bool:
         """Add and forget partitions; False, without a change, if there is no room."""
         partitions = session.partitions
-        added = {partition: True for partition in requested if partition not in partitions}
         if not self._has_room(len(added), len(partitions) + len(added)):
             return False
         before = len(partitions)

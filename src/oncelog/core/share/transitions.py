@@ -131,8 +131,9 @@ def commit(window: Window, transitions: Iterable[Transition]) -> bool:
     return is_available
 
 
-def roll_back(window: Window, transitions: Iterable[Transition]) -> bool:
-    """End transitions whose write has failed. Returns True if a record became available."""
+def roll_back(window: Window, transitions: Iterable[Transition], dead_letters: list[DeadLetters] | None = None) -> bool:
+    """End transitions whose write has failed. Returns True if a record became available. Records whose lock has ended
+    after their last delivery become ``dead_letters``; None: the group has none."""
     is_available = False
     for transition in transitions:
         for batch, runs in _changing(window, transition):
@@ -140,7 +141,7 @@ def roll_back(window: Window, transitions: Iterable[Transition]) -> bool:
                 run.transition = None
                 # Else it was archived meanwhile, as the log has lost it.
                 if run.state is transition.state:
-                    _roll_back_run(window, run, transition)
+                    _roll_back_run(window, run, transition, dead_letters)
                 if run.state is RecordState.AVAILABLE:
                     is_available = True
                     window.made_available(run)
@@ -157,21 +158,26 @@ def _cut_at_start(window: Window, batch: InFlightBatch, runs: Sequence[Run]) -> 
     return [*runs, *batch.cut(start, across[0].last_offset)]
 
 
-def _roll_back_run(window: Window, run: Run, transition: Transition) -> None:
+def _roll_back_run(window: Window, run: Run, transition: Transition, dead_letters: list[DeadLetters] | None) -> None:
     if transition.state.is_terminal:
         window.terminal_count -= run.count_from(window.start_offset)
     if run.lock is not None and run.lock.has_expired:
-        _release_expired(window, run, transition)
+        _release_expired(window, run, transition, dead_letters)
     else:
         run.state, run.member_id = RecordState.ACQUIRED, transition.member_id
 
 
-def _release_expired(window: Window, run: Run, transition: Transition) -> None:
+def _release_expired(window: Window, run: Run, transition: Transition, dead_letters: list[DeadLetters] | None) -> None:
     run.unlock()
+    is_lost = run.first_offset < window.start_offset
+    is_last = run.delivery_count >= transition.max_deliveries
+    if is_last and not is_lost and dead_letters is not None:
+        run.state, cause = RecordState.ARCHIVING, DeadLetterCause.TOO_MANY_DELIVERIES
+        dead_letters.append(DeadLetters(run.first_offset, run.last_offset, run.delivery_count, cause))
+        return
     # Records that the log has lost meanwhile cannot be delivered again either.
-    is_done = run.delivery_count >= transition.max_deliveries or run.first_offset < window.start_offset
-    run.state = RecordState.ARCHIVED if is_done else RecordState.AVAILABLE
-    if is_done:
+    run.state = RecordState.ARCHIVED if is_last or is_lost else RecordState.AVAILABLE
+    if run.state.is_terminal:
         window.terminal_count += run.count_from(window.start_offset)
 
 

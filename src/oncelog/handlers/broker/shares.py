@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from oncelog.base.errors import ErrorCode
@@ -12,7 +12,7 @@ from oncelog.core.share.model import Acknowledgement, Refusal
 if TYPE_CHECKING:
     from oncelog.core.groups.share.settings import ShareGroupSettings
     from oncelog.core.share.partition import SharePartition
-    from oncelog.core.share.sessions import ShareSession, ShareSessions
+    from oncelog.core.share.sessions import SessionKey, ShareSession, ShareSessions
     from oncelog.core.share_state.model import ShareKey
 
 
@@ -103,8 +103,9 @@ class Shares(Protocol):
     def led_already(self, key: ShareKey) -> LedSharePartition | None:
         """A share partition that is led here already, to describe it."""
 
-    def session_opened(self, keys: Iterable[ShareKey]) -> None:
-        """A member begins: its group may not be the one whose state was read here, but one made again."""
+    def partition_added(self, key: ShareKey) -> None:
+        """A member begins to fetch a share partition: its group may not be the one whose state was read here, but one
+        made again."""
 
     def machine_of(self, led: LedSharePartition) -> SharePartition | None:
         """The machine, to acquire records, with the group's present settings; None while it cannot be used."""
@@ -119,6 +120,10 @@ class Shares(Protocol):
         self, key: ShareKey, member_id: MemberId, acknowledgements: Sequence[Acknowledgement]
     ) -> PendingAcknowledgement:
         """Acknowledge records that a member has acquired."""
+
+    def goes_on_releasing(self, key: SessionKey) -> bool:
+        """Release a slice of what a former session of the member had. Returns True if more is left: nothing may be
+        acquired for the member before."""
 
     def end_session(self, session: ShareSession) -> None:
         """End a session and release the records of its member; does not wait until that is durable. Nothing if it has

@@ -15,6 +15,8 @@ from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.core.controller.brokers.registration import unregister as unregistered
+from oncelog.core.controller.brokers.suspicions import suspected_by
+from oncelog.core.controller.image.model import UNKNOWN_MS
 from oncelog.core.controller.outcomes import Refusal
 from oncelog.handlers.api import CLUSTER_NAME, Operation, ResourceType
 from oncelog.handlers.broker.context import Context
@@ -72,7 +74,12 @@ def _brokers(context: Context, *, with_fenced: bool) -> Iterator[DescribeCluster
             continue
         if address is not None and (with_fenced or not fenced):
             host, port = address
-            yield DescribeClusterBroker(broker_id=broker_id, host=host, port=port, rack=rack, is_fenced=fenced)
+            described = DescribeClusterBroker(broker_id=broker_id, host=host, port=port, rack=rack, is_fenced=fenced)
+            if live is not None and image.suspicions:
+                observers = sorted(suspected_by(image, live))
+                since = [image.suspicions[broker_id, observer].since_ms for observer in observers]
+                described.suspected_by, described.suspected_since_ms = list(observers), min(since, default=UNKNOWN_MS)
+            yield described
 
 
 UNREGISTER_ERRORS: Final[Mapping[ErrorCode, str]] = {

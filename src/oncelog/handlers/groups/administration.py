@@ -1,8 +1,5 @@
 """Requests about whole groups.
 
-DescribeGroups, versions 0 to 6 (KIP-345, KIP-430, KIP-1043): classic groups and their members, whose own data is shown
-while the group is Stable. Missing groups and those of another protocol are Dead, from version 6 on an error.
-
 ListGroups, versions 0 to 5 (KIP-518, KIP-848): the groups coordinated here. Filters by state (4) and type (5) ignore
 case; unknown names match nothing. A requester that may describe the cluster sees all groups, others those that they may
 describe.
@@ -18,88 +15,18 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, GroupId
-from oncelog.core.groups.model import GroupDecision, GroupDescription
+from oncelog.core.groups.model import GroupDecision
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.waits import NextSlice, Steps
 from oncelog.handlers.groups.requests import COORDINATOR_ERRORS, ask
 from oncelog.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from oncelog.wire.messages.describe_groups import (
-    DescribedGroup,
-    DescribedGroupMember,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-)
 from oncelog.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
     from oncelog.core.groups.model import GroupListing
     from oncelog.core.groups.shard import GroupShard
     from oncelog.core.groups.share_groups import OffsetsReply
-
-
-DESCRIBE_GROUPS_ERRORS: Final[Mapping[ErrorCode, str]] = {
-    **COORDINATOR_ERRORS,
-    ErrorCode.GROUP_ID_NOT_FOUND: "no such group, or one of the consumer protocol (version 6)",
-}
-
-_NOT_FOUND_SINCE: Final = 6
-_OPERATIONS_SINCE: Final = 3
-
-
-def describe_groups(request: DescribeGroupsRequest, context: Context) -> Steps[DescribeGroupsResponse]:
-    # A repeated name is answered once: a group can be large, and a request can repeat it thirty thousand times.
-    visible = {group_id: context.allows_group(Operation.DESCRIBE, group_id) for group_id in request.groups}
-    # Denied groups come first, as in Apache Kafka.
-    described = [
-        DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        for group_id in visible
-        if not visible[group_id]
-    ]
-    with_operations = request.include_authorized_operations and context.version >= _OPERATIONS_SINCE
-    for group_id in (group_id for group_id, may_see in visible.items() if may_see):
-        description: GroupDescription | ErrorCode = yield from ask(
-            group_id, partial(_describe, GroupId(group_id)), ErrorCode
-        )
-        group = _described(group_id, description, context)
-        if with_operations and group.error_code == ErrorCode.NONE:
-            group.authorized_operations = context.allowed_operations(ResourceType.GROUP, group_id)
-        described.append(group)
-    return DescribeGroupsResponse(groups=described)
-
-
-def _describe(group_id: GroupId, shard: GroupShard, token: int, now_ms: int) -> GroupDecision:
-    return GroupDecision(reply=shard.describe(group_id), waits_for_pending=True)
-
-
-def _described(group_id: str, description: GroupDescription | ErrorCode, context: Context) -> DescribedGroup:
-    if isinstance(description, ErrorCode):
-        return DescribedGroup(group_id=group_id, error_code=description)
-    is_refused = description.not_found is not None and context.version >= _NOT_FOUND_SINCE
-    return DescribedGroup(
-        error_code=ErrorCode.GROUP_ID_NOT_FOUND if is_refused else ErrorCode.NONE,
-        error_message=description.not_found if is_refused else None,
-        group_id=group_id,
-        group_state=description.state,
-        protocol_type=description.protocol_type,
-        protocol_data=description.protocol_name,
-        members=[
-            DescribedGroupMember(
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                member_metadata=member.metadata,
-                member_assignment=member.assignment,
-            )
-            for member in description.members
-        ],
-        pending_member_ids=[pending.member_id for pending in description.pending],
-        pending_until_ms=[pending.until_ms for pending in description.pending],
-        pending_hosts=[pending.client_host for pending in description.pending],
-        awaited_member_ids=list(description.awaited),
-    )
-
 
 LIST_GROUPS_ERRORS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "a part of the groups is still being read from the log; try again"

@@ -19,6 +19,8 @@ from oncelog.handlers.broker.waits import Answer, Lane, NextSlice, Offload, Step
 from oncelog.handlers.groups.requests import (
     COORDINATOR_ERRORS,
     ask,
+    assigned_topics,
+    blank_field,
     describes_topics,
     fits_record,
     is_blank,
@@ -97,13 +99,8 @@ def _complaint(request: wire.ConsumerGroupHeartbeatRequest, version: int) -> str
     needs_id = version >= _OWN_MEMBER_ID_SINCE or epoch > 0 or epoch == _LEAVING_EPOCH
     if needs_id and is_blank(request.member_id):
         return "MemberId can't be empty."
-    for field, text in (
-        ("GroupId", request.group_id),
-        ("InstanceId", request.instance_id),
-        ("RackId", request.rack_id),
-    ):
-        if text is not None and is_blank(text):
-            return f"{field} can't be empty."
+    if complaint := blank_field(GroupId=request.group_id, InstanceId=request.instance_id, RackId=request.rack_id):
+        return complaint
     if epoch == 0 and (complaint := _join_complaint(request)):
         return complaint
     if epoch == _LEAVING_STATIC_EPOCH and request.instance_id is None:
@@ -217,15 +214,8 @@ def _response(reply: HeartbeatReply) -> Steps[wire.ConsumerGroupHeartbeatRespons
         return wire.ConsumerGroupHeartbeatResponse(error_code=reply.error_code, error_message=reply.message)
     assignment = None
     if answer.assignment is not None:
-        topics, shares = list(answer.assignment.items()), list[wire.TopicPartitions]()
-        for start in range(0, len(topics), ITEMS):
-            if start:
-                yield NextSlice()
-            shares += [
-                wire.TopicPartitions(topic_id=topic, partitions=sorted(partitions))
-                for topic, partitions in topics[start : start + ITEMS]
-            ]
-        assignment = wire.Assignment(topic_partitions=shares)
+        parts = yield from assigned_topics(answer.assignment, wire.TopicPartitions)
+        assignment = wire.Assignment(topic_partitions=parts)
     return wire.ConsumerGroupHeartbeatResponse(
         member_id=answer.member_id,
         member_epoch=answer.epoch,

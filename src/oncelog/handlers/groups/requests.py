@@ -1,4 +1,4 @@
-"""Helpers of the group handlers: call the coordinator, check a string's length. Not an API.
+"""Helpers of the group handlers: call the coordinator, check fields, list an assignment. Not an API.
 
 The group's shard decides its requests. Handlers translate between wire versions and the state machine's values, and
 make the checks that Apache Kafka makes before it looks up the shard.
@@ -6,11 +6,11 @@ make the checks that Apache Kafka makes before it looks up the shard.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import GroupId
+from oncelog.base.ids import GroupId, TopicId
 from oncelog.base.units import INT16_MAX
 from oncelog.core.controller.brokers.features import GROUP_VERSION, SHARE_VERSION
 from oncelog.handlers.api import Operation
@@ -21,8 +21,10 @@ from oncelog.handlers.broker.waits import Coordinate, NextSlice, Steps
 if TYPE_CHECKING:
     from oncelog.core.groups.model import GroupDecision
     from oncelog.core.groups.shard import GroupShard
+    from oncelog.wire.messages import consumer_group_heartbeat, share_group_heartbeat
 
 R = TypeVar("R")
+P = TypeVar("P", "consumer_group_heartbeat.TopicPartitions", "share_group_heartbeat.TopicPartitions")
 
 _BLANKS: Final = "".join(map(chr, range(ord(" ") + 1)))
 COORDINATOR_ERRORS: Final = {
@@ -82,3 +84,19 @@ def describes_topics(names: Sequence[str] | None, context: Context) -> Steps[Err
         allowed = [context.allows_topic(Operation.DESCRIBE, name) for name in distinct[start : start + ITEMS]]
         is_denied |= not all(allowed)
     return ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_denied else ErrorCode.NONE
+
+
+def blank_field(**fields: str | None) -> str | None:
+    """The complaint about the first of the fields that is sent but blank."""
+    blank = (name for name, text in fields.items() if text is not None and is_blank(text))
+    return next((f"{name} can't be empty." for name in blank), None)
+
+
+def assigned_topics(assignment: Mapping[TopicId, Iterable[int]], part: type[P]) -> Steps[list[P]]:
+    """A member's assignment as its heartbeat's answer says it."""
+    topics, parts = list(assignment.items()), list[P]()
+    for start in range(0, len(topics), ITEMS):
+        if start:
+            yield NextSlice()
+        parts += [part(topic_id=topic, partitions=sorted(numbers)) for topic, numbers in topics[start : start + ITEMS]]
+    return parts

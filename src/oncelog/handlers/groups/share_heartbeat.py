@@ -12,14 +12,14 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId, MemberId, TopicName
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context
-from oncelog.handlers.broker.time_slices import ITEMS
-from oncelog.handlers.broker.waits import Answer, NextSlice, Steps
+from oncelog.handlers.broker.waits import Answer, Steps
 from oncelog.handlers.groups.requests import (
     COORDINATOR_ERRORS,
     ask,
+    assigned_topics,
+    blank_field,
     describes_topics,
     fits_record,
-    is_blank,
     serves_share_groups,
 )
 from oncelog.handlers.groups.share_states import initialize
@@ -83,13 +83,8 @@ def _refusal(request: wire.ShareGroupHeartbeatRequest, context: Context) -> Step
 
 def _complaint(request: wire.ShareGroupHeartbeatRequest) -> str | None:
     """The reason why the request is invalid, in Apache Kafka's words."""
-    for field, text in (
-        ("MemberId", request.member_id),
-        ("GroupId", request.group_id),
-        ("RackId", request.rack_id),
-    ):
-        if text is not None and is_blank(text):
-            return f"{field} can't be empty."
+    if complaint := blank_field(MemberId=request.member_id, GroupId=request.group_id, RackId=request.rack_id):
+        return complaint
     if request.member_epoch == 0 and not request.subscribed_topic_names:
         return "SubscribedTopicNames must be set in first request."
     return "MemberEpoch is invalid." if request.member_epoch < _LEAVING_EPOCH else None
@@ -116,15 +111,8 @@ def _response(reply: ShareHeartbeatReply) -> Steps[wire.ShareGroupHeartbeatRespo
         return wire.ShareGroupHeartbeatResponse(error_code=reply.error_code, error_message=reply.message)
     assignment = None
     if answer.assignment is not None:
-        topics, shares = list(answer.assignment.items()), list[wire.TopicPartitions]()
-        for start in range(0, len(topics), ITEMS):
-            if start:
-                yield NextSlice()
-            shares += [
-                wire.TopicPartitions(topic_id=topic, partitions=sorted(partitions))
-                for topic, partitions in topics[start : start + ITEMS]
-            ]
-        assignment = wire.Assignment(topic_partitions=shares)
+        parts = yield from assigned_topics(answer.assignment, wire.TopicPartitions)
+        assignment = wire.Assignment(topic_partitions=parts)
     return wire.ShareGroupHeartbeatResponse(
         member_id=answer.member_id,
         member_epoch=answer.epoch,

@@ -64,7 +64,7 @@ def alter(
         if topic.topic_id != NO_TOPIC_ID and any(not part.error_code for part in topic.partitions)
     }
     reply: OffsetsReply | ErrorCode = yield from ask(
-        group_id, lambda shard, token, now_ms: shard.share.alter_offsets(group_id, starts, now_ms), ErrorCode
+        group_id, lambda shard, token, now_ms: shard.share.alter_offsets(group_id, starts), ErrorCode
     )
     if isinstance(reply, ErrorCode):
         return _altered(reply)

@@ -23,7 +23,7 @@ from oncelog.handlers.groups.share_states import TEXTS, persist
 from oncelog.wire.messages import describe_share_group_offsets as wire
 
 if TYPE_CHECKING:
-    from oncelog.core.groups.consumer.member import Partitions
+    from oncelog.core.groups.modern.members import Partitions
 
 ERRORS: Final[Mapping[ErrorCode, str]] = {
     **COORDINATOR_ERRORS,

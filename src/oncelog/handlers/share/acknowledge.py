@@ -51,7 +51,7 @@ def handle(request: ShareAcknowledgeRequest, context: Context) -> Steps[ShareAck
     session = shares.sessions.get(checked.key)
     renews = context.version >= _RENEWS_SINCE and request.is_renew_ack
     acknowledger = Acknowledger(context, shares, TopicRights(context), *checked.key, renews)
-    outcomes = yield from until_durable(acknowledger.acknowledge(request.topics))
+    outcomes = yield from until_durable((yield from acknowledger.acknowledge(request.topics)))
     if request.share_session_epoch == FINAL_EPOCH and session is not None:
         shares.end_session(session)
     lock_ms = shares.settings_of(checked.key.group_id).record_lock_duration_ms

@@ -15,12 +15,15 @@ from oncelog.core.share.sessions import PartitionKey
 from oncelog.core.share_state.model import ShareKey
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.shares import PendingAcknowledgement, Shares
-from oncelog.handlers.broker.waits import UntilAcknowledged
+from oncelog.handlers.broker.waits import NextSlice, UntilAcknowledged
 
 if TYPE_CHECKING:
     from oncelog.handlers.broker.context import Context
     from oncelog.handlers.broker.waits import Steps
 
+PARTITIONS_PER_SLICE: Final = 50
+"""Share partitions that are read, or whose state is written, before other connections have their turn: each takes up to
+0.2 ms."""
 _RENEW_SINCE: Final = 2
 Refusals = Mapping[PartitionKey, Refusal | None]
 """Partitions with the reason why their acknowledgements failed, or None: they are durable."""
@@ -75,12 +78,14 @@ class Acknowledger(NamedTuple):
     renews: bool
     """The request says that it renews locks: only then it may."""
 
-    def acknowledge(self, topics: Iterable[Topic]) -> dict[PartitionKey, PendingAcknowledgement]:
+    def acknowledge(self, topics: Iterable[Topic]) -> Steps[dict[PartitionKey, PendingAcknowledgement]]:
         """Hand the acknowledgements of a request to their share partitions."""
         pending: dict[PartitionKey, PendingAcknowledgement] = {}
         without_batches: list[PartitionKey] = []
         is_anything_acknowledged = False
-        for key, batches in _by_partition(topics).items():
+        for count, (key, batches) in enumerate(_by_partition(topics).items(), 1):
+            if not count % PARTITIONS_PER_SLICE:
+                yield NextSlice()
             name = self.context.cluster.image.topic_names.get(key[0])
             error_code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else self._error_of(name, key[1], batches)
             if error_code != ErrorCode.NONE:

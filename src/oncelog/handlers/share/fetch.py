@@ -17,9 +17,9 @@ from oncelog.core.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, Begun, Parti
 from oncelog.core.share_state.model import ShareKey
 from oncelog.handlers.broker.ports import LeaderLog
 from oncelog.handlers.broker.time_slices import run_in_slices
-from oncelog.handlers.broker.waits import Steps, UntilReadable, UseShares
+from oncelog.handlers.broker.waits import NextSlice, Steps, UntilReadable, UseShares
 from oncelog.handlers.logs.searches import searched
-from oncelog.handlers.share.acknowledgements import Acknowledger, TopicRights, until_durable
+from oncelog.handlers.share.acknowledgements import PARTITIONS_PER_SLICE, Acknowledger, TopicRights, until_durable
 from oncelog.handlers.share.checks import check
 from oncelog.handlers.share.reads import Fetched, ShareFetchParams, ShareReads
 from oncelog.handlers.share.response import ShareFetchAnswer, error_answer
@@ -78,17 +78,23 @@ def handle(request: wire.ShareFetchRequest, context: Context) -> Steps[wire.Shar
         yield UntilReadable((), lambda changed: False, context.now_ms + request.max_wait_ms)
     if begun.error_code != ErrorCode.NONE:
         return error_answer(begun.error_code)
+    if request.share_session_epoch == INITIAL_EPOCH:
+        while shares.goes_on_releasing(checked.key):
+            yield NextSlice()
     rights = TopicRights(context)
     pending: dict[PartitionKey, PendingAcknowledgement] = {}
     if acknowledges:
         acknowledger = Acknowledger(context, shares, rights, *checked.key, renews)
-        pending = acknowledger.acknowledge(request.topics)
+        pending = yield from acknowledger.acknowledge(request.topics)
     answer = ShareFetchAnswer(context, shares, begun, checked.key.group_id)
     if begun.partitions and not renews:
         error_code = yield from _fetch(request, context, shares, rights, begun, checked.key, answer)
         if error_code != ErrorCode.NONE:
             return error_answer(error_code)
+    has_to_wait = not all(acknowledgement.is_settled for acknowledgement in pending.values())
     acknowledged = yield from until_durable(pending)
+    if has_to_wait:
+        answer.withdraw_ended(checked.key.member_id)
     if request.share_session_epoch == FINAL_EPOCH and begun.session is not None:
         shares.end_session(begun.session)
     return answer.finish(acknowledged)
@@ -140,10 +146,15 @@ def _fetch(
             answer.fail(failed, ErrorCode.UNKNOWN_SERVER_ERROR)
         return ErrorCode.NONE
     reads = ShareReads(context, shares, params)
-    if request.share_session_epoch == INITIAL_EPOCH:
-        shares.session_opened([ShareKey(key.group_id, *partition_key) for partition_key, _ in readable])
-    for partition_key, partition in readable:
-        reads.add(partition_key, ShareKey(key.group_id, *partition_key), partition)
+    for count, (partition_key, partition) in enumerate(readable, 1):
+        share_key = ShareKey(key.group_id, *partition_key)
+        if partition_key in begun.added:
+            shares.partition_added(share_key)
+        reads.add(partition_key, share_key, partition)
+        if not count % PARTITIONS_PER_SLICE:
+            yield NextSlice()
+    if not shares.sessions.is_current(begun):
+        return ErrorCode.INVALID_SHARE_SESSION_EPOCH
     waits = request.max_wait_ms > 0
     while not reads.try_to_acquire():
         if (yield from _search_all(reads, context, shares)):
@@ -163,7 +174,7 @@ def _fetch(
         if not reads.is_done and not shares.sessions.is_current(begun):
             return ErrorCode.INVALID_SHARE_SESSION_EPOCH
     reads.acquire_what_there_is()
-    answer.add(reads.answers)
+    answer.add(reads.answers, reads.fetched)
     return ErrorCode.NONE
 
 

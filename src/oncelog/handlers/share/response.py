@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import GroupId, TopicId, TopicPartition
+from oncelog.base.ids import GroupId, MemberId, TopicId, TopicPartition
 from oncelog.core.share.sessions import INITIAL_EPOCH, Begun, PartitionKey
 from oncelog.handlers.broker.leaders import add_endpoint, leader_hint
+from oncelog.handlers.broker.shares import NOT_LEADER
 from oncelog.wire.messages import share_acknowledge, share_fetch
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from oncelog.handlers.broker.leaders import LeaderHint
     from oncelog.handlers.broker.shares import Shares
     from oncelog.handlers.share.acknowledgements import Refusals
+    from oncelog.handlers.share.reads import Fetched
 
 
 def error_answer(error_code: ErrorCode) -> share_fetch.ShareFetchResponse:
@@ -31,12 +33,33 @@ class ShareFetchAnswer:
         self._begun = begun
         self._group_id = group_id
         self._answers: dict[PartitionKey, share_fetch.PartitionData] = {}
+        self._fetched: Mapping[PartitionKey, Fetched] = {}
 
     def fail(self, key: PartitionKey, error_code: ErrorCode) -> None:
         self._answers[key] = share_fetch.PartitionData(partition_index=key[1], error_code=error_code, records=b"")
 
-    def add(self, answers: Mapping[PartitionKey, share_fetch.PartitionData]) -> None:
+    def add(
+        self, answers: Mapping[PartitionKey, share_fetch.PartitionData], fetched: Mapping[PartitionKey, Fetched]
+    ) -> None:
         self._answers.update(answers)
+        self._fetched = fetched
+
+    def withdraw_ended(self, member_id: MemberId) -> None:
+        """Take out the records that the member has lost while the response waited: others may have got them since."""
+        for key, answer in self._answers.items():
+            if not answer.acquired_records:
+                continue
+            led = self._fetched[key].led
+            if led.refusal is not None or led.machine is None:
+                self.fail(key, NOT_LEADER.error_code)
+                continue
+            acquired = ((row.first_offset, row.last_offset, row.delivery_count) for row in answer.acquired_records)
+            answer.acquired_records = [
+                share_fetch.AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
+                for first, last, count in led.machine.still_held(member_id, acquired)
+            ]
+            if not answer.acquired_records:
+                answer.records = b""
 
     def finish(self, acknowledged: Refusals) -> share_fetch.ShareFetchResponse:
         """The response: what the session has not told yet, and the outcome of all acknowledgements."""

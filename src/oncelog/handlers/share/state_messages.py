@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from oncelog.base.errors import ErrorCode
+from oncelog.base.errors import ErrorCode, error_code_of
 from oncelog.base.ids import GroupId, LeaderEpoch, Offset, TopicId
 from oncelog.core.share_state.model import (
     DeleteState,
@@ -106,18 +106,11 @@ def replies_in(kind: type, response: Any) -> dict[SharePartition, StateReply]:
     form = _FORMS[kind]
     return {
         (topic.topic_id, result.partition): StateReply(
-            _error_code(result.error_code), result.error_message, None if result.error_code else form.state(result)
+            error_code_of(result.error_code), result.error_message, None if result.error_code else form.state(result)
         )
         for topic in response.results
         for result in topic.partitions
     }
-
-
-def _error_code(number: int) -> ErrorCode:
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _batches(batches: Iterable[Any]) -> tuple[StateBatch, ...]:

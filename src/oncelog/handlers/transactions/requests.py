@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_PRODUCER_ID, ProducerId, TopicName, TopicPartition, TransactionalId
-from oncelog.core.transactions.model import NeedsProducerId
 from oncelog.handlers.broker.context import Context, CoordinatorRefusal
 from oncelog.handlers.broker.waits import Steps, Transact, UntilProducerId
 
@@ -33,6 +32,9 @@ class _Topic(Protocol):
 
 def ask(request: TransactionRequest) -> Steps[Any]:
     """The shard's reply, or the ErrorCode for which it cannot decide now."""
+    # Not at the start of the module: an idempotent producer without transactions needs no more of it than its errors.
+    from oncelog.core.transactions.model import NeedsProducerId
+
     producer_id: ProducerId = NO_PRODUCER_ID
     while True:
         try:

@@ -59,7 +59,7 @@ class LimitsOfGroups(SettingsOfGroups["GroupLimits"]):
     def _compute(
         self, group_id: GroupId, config: BrokerConfig, configs: Mapping[str, str], warn: Callable[[str], None]
     ) -> GroupLimits:
-        from oncelog.core.groups.consumer.limits import group_limits
+        from oncelog.core.groups.consumer.settings import group_limits
 
         return group_limits(group_id, config, configs, warn)
 

@@ -34,7 +34,13 @@ class TreeReads:
 
     def read_position(self, on_answer: Callable[[int | None], object]) -> None:
         """Read the position of the tree's last change. ``on_answer`` is called later; None: unreadable."""
-        effect = ReadTree(next(self._tokens), ())
+        self._submit_position_read(ReadTree(next(self._tokens), ()), on_answer)
+
+    def read_position_at_once(self, on_answer: Callable[[int | None], object]) -> None:
+        """The same with the next event; None also where the read would take longer."""
+        self._submit_position_read(ReadTree(next(self._tokens), (), at_once=True), on_answer)
+
+    def _submit_position_read(self, effect: ReadTree, on_answer: Callable[[int | None], object]) -> None:
         self._submit(effect, lambda event: on_answer(None if event.nodes is None else event.position))
 
     def _submit(self, effect: ReadTree, on_answer: Callable[[NodesRead], object]) -> None:

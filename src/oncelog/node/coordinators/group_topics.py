@@ -10,7 +10,7 @@ from oncelog.node.cluster.metadata import Metadata
 
 
 class GroupTopics:
-    """Implements ``core.groups.consumer.group.Topics``. Versions are positions in the commit order of metadata: they
+    """Implements ``core.groups.modern.topics.Topics``. Versions are positions in the commit order of metadata: they
     rise across restarts, too.
     """
 
@@ -52,7 +52,7 @@ class GroupTopics:
         if cached is not None and cached[0] is topic:
             return cached[1]
         # The library is loaded for the first consumer group.
-        from oncelog.core.groups.consumer.metadata_hash import hash_of_topic
+        from oncelog.core.groups.modern.topics import hash_of_topic
 
         racks = [
             {self._racks[replica] for replica in partition.replicas if replica in self._racks}

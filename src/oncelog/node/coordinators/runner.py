@@ -15,7 +15,7 @@ and replies once durable. Invariants:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
@@ -114,10 +114,14 @@ class Coordinators(Generic[S, D]):
         from oncelog.node.coordinators.log_batches import batch_of
         from oncelog.storage.log.append import append_batch
 
-        batch = batch_of(decision.records, now_ms)
-        append_batch(self._log(hosted), batch, now_ms=now_ms, leader_epoch=hosted.leader_epoch, internal=True)
+        log, batch = self._log(hosted), batch_of(decision.records, now_ms)
+        base_offset = log.log_end_offset
+        append_batch(log, batch, now_ms=now_ms, leader_epoch=hosted.leader_epoch, internal=True)
+        self._apply(hosted.shard, decision, base_offset)
+
+    def _apply(self, shard: S, decision: D, base_offset: Offset) -> None:
         for key, value in decision.records:
-            hosted.shard.apply(key, value)
+            shard.apply(key, value)
 
     def _visible_end_offset(self, hosted: HostedShard[S], decision: D) -> Offset | None:
         """The end of the records whose effect a decision without records shows in its reply; None: all are durable."""
@@ -271,9 +275,28 @@ class Coordinators(Generic[S, D]):
         return None if partition is None else self._hosted.get(partition.partition)
 
     def decide(self, task: Task, name: str, wait: Any) -> None:
-        pending = PendingRequest(name, wait, partial(self._resume, task))
+        task.forget = self.ask(name, wait, partial(self._resume, task))
+
+    def decide_each(self, task: Task, waits: Iterable[tuple[str, Any]]) -> None:
+        """Let several requests of one task, each with the name that it is about, be decided independently."""
+        requests = list(waits)
+        answers: list[object] = [None] * len(requests)
+        missing = set(range(len(requests)))
+
+        def answered(index: int, reply: object) -> None:
+            answers[index] = reply
+            missing.discard(index)
+            if not missing:
+                self._runnable.wake(task, answers)
+
+        cancels = [self.ask(name, wait, partial(answered, index)) for index, (name, wait) in enumerate(requests)]
+        task.forget = lambda: [cancel() for cancel in cancels]
+
+    def ask(self, name: str, wait: Any, on_answer: Callable[[Any], None]) -> Callable[[], None]:
+        """Submit a request; returns what forgets it."""
+        pending = PendingRequest(name, wait, on_answer)
         self.submit(pending)
-        task.forget = partial(self.forget, [pending])
+        return partial(self._forget, pending)
 
     def _resume(self, task: Task, reply: object) -> None:
         """Wake ``task`` with the reply, or with the refusal raised."""
@@ -296,17 +319,16 @@ class Coordinators(Generic[S, D]):
             give_up = partial(self._give_up_loading, hosted, pending)
             pending.alarm = self._deadlines.at(self._deadlines.now_ms + wait_ms, give_up)
 
-    def forget(self, requests: Iterable[PendingRequest]) -> None:
-        """Drop requests whose clients have disconnected; their decisions stand."""
-        for pending in requests:
-            hosted = self._find(pending.name)
-            if hosted is None:
-                continue
-            if pending.token is not None:
-                hosted.pending.pop(pending.token, None)
-            elif pending in hosted.until_loaded:
-                self._cancel_alarm(pending)
-                del hosted.until_loaded[pending]
+    def _forget(self, pending: PendingRequest) -> None:
+        """Drop a request whose client has disconnected; its decision stands."""
+        hosted = self._find(pending.name)
+        if hosted is None:
+            return
+        if pending.token is not None:
+            hosted.pending.pop(pending.token, None)
+        elif pending in hosted.until_loaded:
+            self._cancel_alarm(pending)
+            del hosted.until_loaded[pending]
 
     def _decide_loaded(self, hosted: HostedShard[S], pending: PendingRequest) -> None:
         token = pending.token = self._next_token

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from oncelog.base.ids import SHARE_GROUP_STATE, LeaderEpoch, Offset, TopicId, TopicPartition
 from oncelog.core.share_state.settings import SETTING_KEYS, ShareStateSettings
 from oncelog.node.brokers.messages import BrokerMessages, Cancel, ChangeShareState, OnAnswer
-from oncelog.node.coordinators.hosted_shards import HostedShard, PendingRequest
+from oncelog.node.coordinators.hosted_shards import HostedShard
 from oncelog.node.coordinators.runner import Coordinators, CoordinatorServices
 
 if TYPE_CHECKING:
@@ -85,17 +85,12 @@ class ShareStateCoordinators(Coordinators["ShareStateShard", "ShareStateDecision
         return share_state_replayer(shard)
 
     def _write(self, hosted: HostedShard[ShareStateShard], decision: ShareStateDecision, now_ms: int) -> None:
-        from oncelog.node.coordinators.log_batches import batch_of
-        from oncelog.storage.log.append import append_batch
-
-        log = self._log(hosted)
-        base_offset = log.log_end_offset
-        append_batch(
-            log, batch_of(decision.records, now_ms), now_ms=now_ms, leader_epoch=hosted.leader_epoch, internal=True
-        )
-        for index, (key, value) in enumerate(decision.records):
-            hosted.shard.apply(key, value, Offset(base_offset + index))
+        super()._write(hosted, decision, now_ms)
         self.write_count += 1
+
+    def _apply(self, shard: ShareStateShard, decision: ShareStateDecision, base_offset: Offset) -> None:
+        for index, (key, value) in enumerate(decision.records):
+            shard.apply(key, value, Offset(base_offset + index))
 
     def _visible_end_offset(self, hosted: HostedShard[ShareStateShard], decision: ShareStateDecision) -> Offset | None:
         # Every reply shows the present state, a refusal its epochs.
@@ -131,25 +126,7 @@ class ShareStateCoordinators(Coordinators["ShareStateShard", "ShareStateDecision
                 self._carry_out(hosted, hosted.shard.topics_deleted(topics), None, now_ms)
 
     def park(self, task: Task, wait: KeepShareStates) -> None:
-        """Let the requests of one task be decided side by side."""
-        answers: list[object] = [None] * len(wait.requests)
-        missing = set(range(len(wait.requests)))
-
-        def answered(index: int, reply: object) -> None:
-            answers[index] = reply
-            missing.discard(index)
-            if not missing:
-                self._runnable.wake(task, answers)
-
-        requests = [
-            PendingRequest(request.key.coordinator_key, request, partial(answered, index))
-            for index, request in enumerate(wait.requests)
-        ]
-        for pending in requests:
-            self.submit(pending)
-        task.forget = partial(self.forget, requests)
+        self.decide_each(task, ((request.key.coordinator_key, request) for request in wait.requests))
 
     def _receive(self, message: ChangeShareState, on_answer: OnAnswer) -> Cancel:
-        pending = PendingRequest(message.request.key.coordinator_key, message.request, on_answer)
-        self.submit(pending)
-        return partial(self.forget, [pending])
+        return self.ask(message.request.key.coordinator_key, message.request, on_answer)

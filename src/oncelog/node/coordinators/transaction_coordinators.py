@@ -37,7 +37,7 @@ from oncelog.node.brokers.messages import (
     WriteMarker,
     nothing_to_cancel,
 )
-from oncelog.node.coordinators.hosted_shards import HostedShard, PendingRequest
+from oncelog.node.coordinators.hosted_shards import HostedShard
 from oncelog.node.coordinators.marker_waits import MarkerWaits
 from oncelog.node.coordinators.markers import MarkerSender, MarkerWriter
 from oncelog.node.coordinators.producer_ids import ProducerIds
@@ -217,23 +217,7 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
         self.decide(task, wait.request.transactional_id, wait)
 
     def park_each(self, task: Task, wait: TransactEach) -> None:
-        """Let several requests of one task be decided independently."""
-        answers: list[object] = [None] * len(wait.requests)
-        missing = set(range(len(wait.requests)))
-
-        def answered(index: int, reply: object) -> None:
-            answers[index] = reply
-            missing.discard(index)
-            if not missing:
-                self._runnable.wake(task, answers)
-
-        requests = [
-            PendingRequest(transact.request.transactional_id, transact, partial(answered, index))
-            for index, transact in enumerate(wait.requests)
-        ]
-        for pending in requests:
-            self.submit(pending)
-        task.forget = partial(self.forget, requests)
+        self.decide_each(task, ((transact.request.transactional_id, transact) for transact in wait.requests))
 
     def park_adding(self, task: Task, wait: AddToTransaction) -> None:
         """Send the request to the transaction's coordinator, on whichever broker."""
@@ -278,9 +262,7 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
 
     def _receive_partitions(self, message: AddPartitions, on_answer: OnAnswer) -> Cancel:
         """Add or verify partitions of a transaction that is coordinated here."""
-        pending = PendingRequest(message.request.transactional_id, Transact(message.request), on_answer)
-        self.submit(pending)
-        return partial(self.forget, [pending])
+        return self.ask(message.request.transactional_id, Transact(message.request), on_answer)
 
     def _marker_written(
         self, hosted: HostedShard[TransactionShard], markers: MarkersToWrite, partition: TopicPartition

@@ -252,7 +252,8 @@ class FreezeWatch:
                 f"{self._seconds(watched)}; it keeps its leaderships until another broker agrees",
             )
         watched.suspected_ms = self._clock.now_ms
-        self._commit(suspect(self._metadata.image, broker, self._metadata.broker_id))
+        since_ms = self._deadlines.now_ms - watched.silence.silent_ms(self._clock.now_ms)
+        self._commit(suspect(self._metadata.image, broker, self._metadata.broker_id, since_ms))
 
     def _is_valid(self, broker: BrokerImage, observer: BrokerId) -> bool:
         seen = self._seen.get((broker.broker_id, observer))

@@ -62,10 +62,13 @@ class DelayedFetches:
         if self._for_any_partition or partition in self._by_key:
             self._changed[partition] = None
 
-    def wake(self, key: ShareKey) -> None:
-        """Note that a share partition may have records again; its fetches are checked at the end of the event."""
-        if key in self._by_key:
+    def wake(self, key: ShareKey) -> bool:
+        """Note that a share partition may have records again; its fetches are checked at the end of the event. False if
+        none waits."""
+        is_awaited = key in self._by_key
+        if is_awaited:
             self._changed[key] = None
+        return is_awaited
 
     def changed_since(self, position: int) -> Sequence[TopicPartition]:
         """Partitions that changed after a position; changes before the first call are not recorded."""

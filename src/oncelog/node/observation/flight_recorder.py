@@ -166,9 +166,9 @@ class RecordedNode:
     def __init__(self, node: Node, recorder: FlightRecorder) -> None:
         self._node = node
         self._recorder = recorder
-        self.backlog_bytes = node.backlog_bytes
+        self.connections = node.connections
+        self.liveness = node.liveness
         self.next_deadline_ms = node.next_deadline_ms
-        self.longest_pause_ms = node.longest_pause_ms
 
     @property
     def cluster(self) -> Metadata:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.base.ids import BrokerId, Offset, TopicPartition
 from oncelog.base.tree import CommitOutcome
-from oncelog.core.controller.replicas.in_sync import change_in_sync, may_be_in_sync
+from oncelog.core.controller.replicas.replica_sets import change_in_sync, may_be_in_sync
 from oncelog.node.cluster.metadata import CHECK_AGAIN_MS, Metadata
 from oncelog.node.cluster.metadata_log import MetadataLog
 from oncelog.node.kernel.deadlines import Deadlines

@@ -5,8 +5,10 @@ successor has been elected. Its appends are not acknowledged, but answers from m
 offsets make a copier repeat records, and a log end may be lower than one already reported (O9 of
 docs/internals/groups.md, R7 of docs/internals/simulation.md). Apache Kafka does not check.
 
-Every possible successor is asked, by OffsetForLeaderEpoch, whether it knows a later epoch; one that knows none had not
-become leader before the request. If a member does not answer, this broker compares its image with the tree.
+If the tree's position can be read at once (a file of this host) and this broker's image is as new, the image decides.
+Otherwise every possible successor is asked, by OffsetForLeaderEpoch, whether it knows a later epoch; one that knows
+none had not become leader before the request. If a member does not answer, this broker compares its image with the
+tree. docs/internals/leadership-proofs.md has the argument, and the reason why there are no leases.
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ ANSWER_MS: Final = 200
 """Time within which a member must answer; a frozen one does not."""
 RETRY_MS: Final = 50
 """Pause before all members are asked again, or the image is compared again with the tree's position."""
+FAR_MS: Final = 10_000
+"""Pause after the tree's position could not be read at once: most such trees are on other hosts."""
 PARTITIONS_PER_REQUEST: Final = 1_000
 """A bound on the time that a request takes the other broker's loop."""
 # Answers of members that know no later leader epoch, or not even the current one.
@@ -70,6 +74,8 @@ class LeadershipChecker:
         self.leader_log = leader_log
         self.unresponsive: set[BrokerId] = set()
         """Brokers that left the last request unanswered: no check waits for them again."""
+        self.at_once_from_ms = 0
+        """Until then no check tries to read the tree's position at once."""
 
     def park(self, task: Task, wait: UntilConfirmed) -> None:
         task.forget = self.confirm(wait.partitions, wait.deadline_ms, partial(self.runnable.wake, task))
@@ -123,8 +129,6 @@ class LeadershipCheck:
         self._reads_tree = False
 
     def start(self) -> None:
-        self._reads_tree = False
-        by_member: dict[BrokerId, Epochs] = {}
         for partition in list(self._pending):
             leader = self._services.leader_log(partition)
             if isinstance(leader, ErrorCode):
@@ -132,17 +136,41 @@ class LeadershipCheck:
                 continue
             members = self._services.possible_successors(leader)
             self._pending[partition] = _Pending(leader.leader_epoch, members)
-            for member in members:
-                by_member.setdefault(member, {})[partition] = leader.leader_epoch
             if not members:
                 self._settle(partition, ErrorCode.NONE)
+        self._end_if_settled()
+        if self.is_over:
+            return
+        services = self._services
+        if services.deadlines.now_ms >= services.at_once_from_ms:
+            services.tree_reads.read_position_at_once(self._position_read_at_once)
+        else:
+            self._ask_members()
+
+    def _position_read_at_once(self, position: int | None) -> None:
+        services = self._services
+        if position is None:
+            services.at_once_from_ms = services.deadlines.now_ms + FAR_MS
+        if self.is_over:
+            return
+        # An image that is behind soon follows; the members answer sooner.
+        if position is None or services.metadata.position < position:
+            self._ask_members()
+        else:
+            self._settle_by_image()
+
+    def _ask_members(self) -> None:
+        self._reads_tree = False
+        by_member: dict[BrokerId, Epochs] = {}
+        for partition, pending in self._pending.items():
+            for member in pending.unanswered:
+                by_member.setdefault(member, {})[partition] = pending.leader_epoch
         for member, epochs in sorted(by_member.items()):
             for epochs_part in _chunks(epochs):
                 on_answer = partial(self._answered, member, epochs_part)
                 self._services.links.request(
                     member, LinkPurpose.CONTROL, _epoch_request(epochs_part), on_answer, ANSWER_MS
                 )
-        self._end_if_settled()
         if not self._services.unresponsive.isdisjoint(by_member):
             self._read_tree_position()
 
@@ -209,7 +237,10 @@ class LeadershipCheck:
         """Settle by this broker's image, once it has reached the tree's position."""
         if self._services.metadata.position < position:
             self._after_pause(partial(self._compare_with_image, position))
-            return
+        else:
+            self._settle_by_image()
+
+    def _settle_by_image(self) -> None:
         # If this broker still leads by that image, no successor had been elected.
         for partition, pending in list(self._pending.items()):
             leader = self._services.leader_log(partition)

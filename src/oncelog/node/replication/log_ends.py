@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from oncelog.base.errors import ErrorCode
+from oncelog.base.errors import ErrorCode, error_code_of
 from oncelog.base.ids import BrokerId, Offset, TopicName, TopicPartition
 from oncelog.node.brokers.broker_links import BrokerLinks, LinkPurpose
-from oncelog.node.brokers.requests.batched import error_code_of
 from oncelog.node.cluster.metadata import Metadata
 from oncelog.node.kernel.tasks import Runnable, Task
 from oncelog.wire.messages.list_offsets import (

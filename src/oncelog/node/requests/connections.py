@@ -12,16 +12,20 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from oncelog.base.units import MIB
 from oncelog.node.kernel.tasks import Slot
+from oncelog.node.requests.login_state import LoginPhase
 from oncelog.ports import Buffer
 
 if TYPE_CHECKING:
     from oncelog.base.security import SecurityProtocol
+    from oncelog.node.kernel.events import ConnectionClosed, ConnectionHalfClosed, ConnectionOpened, RequestReceived
     from oncelog.node.requests.login_state import LoginState
+    from oncelog.node.requests.logins import Logins
     from oncelog.wire.chunks import Chunk
 
 MAX_UNANSWERED: Final = 100
@@ -239,3 +243,71 @@ class ClosedConnections:
             total -= sizes.pop(largest)
             del self._working[largest]
             largest.shut()
+
+
+class Receiver(Protocol):
+    """Decides the requests of a connection (``dispatch``)."""
+
+    def receive(self, connection: Connection, frame: Buffer) -> None: ...
+
+    def half_close(self, connection: Connection) -> None: ...
+
+    def close(self, connection: Connection) -> None: ...
+
+
+class ClientConnections:
+    """The open connections of clients: finds the one that an event is about, and ends its sessions with it."""
+
+    def __init__(self, requests: Receiver, logins: Callable[[], Logins], end_sessions: Callable[[int], None]) -> None:
+        """``end_sessions(connection_id)`` ends the fetch sessions of a closed connection."""
+        self._requests = requests
+        self._logins = logins
+        self._end_sessions = end_sessions
+        self.by_id: dict[int, Connection] = {}
+
+    def opened(self, event: ConnectionOpened) -> None:
+        connection = self.by_id[event.connection_id] = Connection(
+            event.connection_id,
+            event.host,
+            event.listener,
+            event.principal,
+            event.listener_name,
+            event.security_protocol,
+        )
+        if event.security_protocol.has_sasl:
+            connection.login = self._logins().begin(event.listener_name)
+
+    def received(self, event: RequestReceived) -> None:
+        connection = self.by_id.get(event.connection_id)
+        if connection is not None and connection.open:
+            if event.spent_ns:
+                connection.spent_ns += event.spent_ns
+            self._requests.receive(connection, event.frame)
+
+    def half_closed(self, event: ConnectionHalfClosed) -> None:
+        connection = self.by_id.get(event.connection_id)
+        if connection is not None:
+            self._requests.half_close(connection)
+
+    def closed(self, event: ConnectionClosed) -> None:
+        connection = self.by_id.pop(event.connection_id, None)
+        if connection is not None:
+            self._requests.close(connection)
+            self._end_sessions(event.connection_id)
+
+    def of_principal(self, principal: str) -> list[int]:
+        return [number for number, connection in self.by_id.items() if connection.principal == principal]
+
+    def backlog_bytes(self, connection_id: int) -> int:
+        """Bytes of a connection's requests that wait undecided."""
+        connection = self.by_id.get(connection_id)
+        return 0 if connection is None else connection.backlog_bytes
+
+    def have_backlog(self) -> bool:
+        return any(connection.backlog for connection in self.by_id.values())
+
+    def may_carry_token(self, connection_id: int) -> bool:
+        """True if the connection's next request may carry a login's token."""
+        connection = self.by_id.get(connection_id)
+        login = None if connection is None else connection.login
+        return login is not None and (login.phase is LoginPhase.EXCHANGE or bool(connection and connection.backlog))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from oncelog.base.errors import ErrorCode
+from oncelog.base.errors import ErrorCode, error_code_of
 from oncelog.base.ids import NO_BROKER, Offset, TopicPartition
 from oncelog.base.units import SECOND_MS
 from oncelog.node.brokers.broker_links import LinkPurpose
@@ -98,13 +98,6 @@ class DeadLetterAppends:
                 if response is None
                 else [answer for result in response.responses for answer in result.partition_responses]
             )
-            on_appended(ErrorCode.NETWORK_EXCEPTION if not partitions else _error_code(partitions[0].error_code))
+            on_appended(ErrorCode.NETWORK_EXCEPTION if not partitions else error_code_of(partitions[0].error_code))
 
         self._links.request(topic.partitions[partition.partition].leader, LinkPurpose.DEAD_LETTERS, request, answered)
-
-
-def _error_code(number: int) -> ErrorCode:
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -2,7 +2,7 @@
 
 A dead letter is written before its record is archived, and durable as with acks=all. It may be written twice: after a
 failover, or a request whose answer was lost. As in Apache Kafka a record is archived even if its dead letter cannot be
-written: when the topic is missing or not enabled, its leader refuses, or five attempts fail.
+written: when the topic is missing or not enabled, its leader refuses, or five attempts fail (15 s).
 
 Copies for one partition of a dead letter topic wait in a lane and share the next batch, one batch at a time. What a
 batch reads and writes is bounded, so that it holds the loop only briefly; the rest goes into the next one.
@@ -57,8 +57,15 @@ _MOST_COPIES: Final = 100
 """Copies in one batch: the end of each is a write of its share partition's state."""
 _BACKOFF_MS: Final = SECOND_MS
 _MAX_BACKOFF_MS: Final = 30 * SECOND_MS
-# The leader moved, or no answer came.
-_RETRIABLE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT)
+# The leader moved, or no answer came; then what Apache Kafka gives up at once: too few replicas, a full disk.
+_RETRIABLE: Final = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
 
 Done = Callable[[bool, int], None]
 """Called with True when the dead letters are durable, False if they cannot be written; and with how many have headers

@@ -8,14 +8,14 @@ The rules:
 2. An acknowledgement is answered when its state is durable at the coordinator; a refused one has changed nothing.
 3. It is dropped with the leadership, the topic, the last session of its group, or a write that the coordinator fences.
    Locks and delivery counts in memory are lost then; the records come again.
-4. When a session opens, the coordinator is asked whether the state is still the one in memory: administrators change
-   and delete the state of a group without members, whose connections may be open all the same.
+4. When a member adds it to its session, the coordinator is asked whether the state is still the one in memory:
+   administrators change and delete the state of a group without members, whose connections may be open all the same.
 5. One deadline of a share partition watches over all its locks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -32,6 +32,7 @@ from oncelog.handlers.broker.shares import NOT_LEADER, UNKNOWN_PARTITION, LedSha
 from oncelog.node.share.counters import ShareCounters
 from oncelog.node.share.led_partitions import LedPartitions
 from oncelog.node.share.loading import StateLoader
+from oncelog.node.share.session_releases import PARTITIONS_PER_SLICE, PAUSE_MS, SessionReleases
 
 if TYPE_CHECKING:
     from oncelog.core.controller.image.cluster_image import ImageDelta
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 MOST: Final = 10_000
 """Share partitions of all groups together."""
+_DROPS_PER_SLICE: Final = 500
 # The state in memory is no longer the coordinator's: the next fetch reads it again, here or at the next leader.
 _FENCING: Final = frozenset(
     {
@@ -85,10 +87,13 @@ class SharePartitions:
         self._loader = StateLoader(
             partitions, group_commit, delayed_fetches, deadlines, persister, settings, self._loaded
         )
-        self.sessions = ShareSessions(int(metadata.config.get("group.share.max.share.sessions")))
+        most = int(metadata.config.get("group.share.max.share.sessions"))
+        self.sessions = ShareSessions(most, self._wake_displaced)
         self.counters = ShareCounters()
         self.led_partitions = LedPartitions()
+        self._releases = SessionReleases(deadlines, self._release, self._drop_if_unused)
         self._alarms: dict[ShareKey, Alarm] = {}
+        self._turn_ms = self._turns = 0
         self._ending: dict[ShareKey, LedSharePartition] = {}
         """Dropped with writes on their way."""
 
@@ -139,15 +144,14 @@ class SharePartitions:
             self._copy(led, letters)
         self._delayed_fetches.wake(led.key)
 
-    def session_opened(self, keys: Iterable[ShareKey]) -> None:
-        for key in keys:
-            led = self.led_partitions.get(key)
-            if led is None or led.machine is None:
-                continue
-            if led.is_compared:
-                led.compares_again = True
-            else:
-                self._compare(led)
+    def partition_added(self, key: ShareKey) -> None:
+        led = self.led_partitions.get(key)
+        if led is None or led.machine is None:
+            return
+        if led.is_compared:
+            led.compares_again = True
+        else:
+            self._compare(led)
 
     def _compare(self, led: LedSharePartition) -> None:
         led.is_compared, led.compares_again = True, False
@@ -229,14 +233,21 @@ class SharePartitions:
         key = session.key
         if self.sessions.get(key) is not session:
             return
-        self._release(key, tuple(session.partitions))
         self.sessions.remove(key)
-        self._drop_if_unused(key.group_id)
+        self._releases.begin(session)
 
     def connection_closed(self, connection_id: int) -> None:
         for session in self.sessions.close(connection_id):
-            self._release(session.key, tuple(session.partitions))
-            self._drop_if_unused(session.key.group_id)
+            self._releases.begin(session)
+
+    def _wake_displaced(self, session: ShareSession) -> None:
+        """Let an earlier request of the member that waits see that it is not current any more."""
+        for partition in session.partitions:
+            if self._delayed_fetches.wake(ShareKey(session.key.group_id, *partition)):
+                return
+
+    def goes_on_releasing(self, key: SessionKey) -> bool:
+        return self._releases.goes_on(key)
 
     def _release(self, key: SessionKey, partitions: Sequence[PartitionKey]) -> None:
         for topic_id, index in partitions:
@@ -250,12 +261,17 @@ class SharePartitions:
             self._changed(led)
 
     def _drop_if_unused(self, group_id: GroupId) -> None:
-        if self.sessions.has_group(group_id):
+        if not self._is_unused(group_id):
             return
-        for led in self.led_partitions.of_group(group_id):
-            # A state read before the last write arrives would be older than the one in memory.
-            if not led.writes:
-                self._drop(led, NOT_LEADER)
+        # A state read before the last write arrives would be older than the one in memory.
+        unused = [led for led in self.led_partitions.of_group(group_id) if not led.writes]
+        for led in unused[:_DROPS_PER_SLICE]:
+            self._drop(led, NOT_LEADER)
+        if len(unused) > _DROPS_PER_SLICE:
+            self._deadlines.at(self.now_ms + PAUSE_MS, lambda _now_ms: self._drop_if_unused(group_id))
+
+    def _is_unused(self, group_id: GroupId) -> bool:
+        return not self.sessions.has_group(group_id) and not self._releases.has_group(group_id)
 
     # State at the coordinator
 
@@ -288,7 +304,8 @@ class SharePartitions:
             self._all_written(led)
 
     def _all_written(self, led: LedSharePartition) -> None:
-        self._drop_if_unused(led.key.group_id)
+        if self._is_unused(led.key.group_id):
+            self._drop(led, NOT_LEADER)
         if self._ending.get(led.key) is not led:
             return
         next_led = self.led_partitions.get(led.key)
@@ -336,11 +353,21 @@ class SharePartitions:
         machine = self._machine_of(led)
         if machine is None:
             return
+        if not self._has_turn(now_ms):
+            self._alarms[led.key] = self._deadlines.at(now_ms + PAUSE_MS, partial(self._expire, led))
+            return
         write = machine.expire(now_ms)
         if write is not None:
             self._write(led, write)
             self._delayed_fetches.wake(led.key)
         self._watch(led)
+
+    def _has_turn(self, now_ms: int) -> bool:
+        """False once so many have been worked on that other events must have their turn."""
+        if now_ms != self._turn_ms:
+            self._turn_ms, self._turns = now_ms, 0
+        self._turns += 1
+        return self._turns <= PARTITIONS_PER_SLICE
 
     def _changed(self, led: LedSharePartition) -> None:
         self._delayed_fetches.wake(led.key)
@@ -365,6 +392,7 @@ class SharePartitions:
 
     def _end(self) -> None:
         self.sessions.clear()
+        self._releases.clear()
         for led in list(self.led_partitions):
             self._drop(led, NOT_LEADER)
 

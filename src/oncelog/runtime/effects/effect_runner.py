@@ -108,7 +108,7 @@ class EffectRunner:
         # One thread keeps the commits in order.
         self._metadata = Workers(loop, 1, "metadata")
         session_ms = int(node.cluster.config.get("zookeeper.session.timeout.ms"))
-        longest_ms = partial(node.longest_pause_ms, session_ms)
+        longest_ms = partial(node.liveness.longest_pause_ms, session_ms)
         self.pause_watch = PauseWatch(loop, longest_ms, lambda ms: self.dispatch(StoodStill(ms)))
         self._files = outside.files
         self._audit: AuditLog | None = None
@@ -164,7 +164,7 @@ class EffectRunner:
             self._fatal(Fatal(traceback.format_exc()))
 
     def backlog_bytes(self, connection_id: int) -> int:
-        return self._node.backlog_bytes(connection_id)
+        return self._node.connections.backlog_bytes(connection_id)
 
     async def settle(self) -> None:
         """Wait until the workers are idle and their results are handled."""
@@ -278,6 +278,9 @@ class EffectRunner:
         self._access_tree(lambda: tree_access.settle(self._coordination, effect))
 
     def _read_tree(self, effect: ReadTree) -> None:
+        if effect.at_once:
+            self._loop.call_soon(self.dispatch, tree_access.read_at_once(self._coordination, effect))
+            return
         self._access_tree(lambda: tree_access.read_nodes(self._coordination, effect))
 
     def _load_metadata(self, effect: LoadMetadata) -> None:

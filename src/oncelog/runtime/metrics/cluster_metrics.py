@@ -64,7 +64,7 @@ def _of_replicas(node: Node) -> Iterator[Metric]:
 
 
 def _of_frozen_brokers(node: Node) -> Iterator[Metric]:
-    watch = node.freeze_watch
+    watch = node.liveness.freezes
     yield GaugeMetricFamily(
         "oncelog_suspected_brokers",
         "Brokers that this one finds frozen.",

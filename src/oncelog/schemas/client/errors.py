@@ -15,6 +15,10 @@ class RegistryUnavailable(RegistryError):
     """No URL of the registry gave a usable answer in time; the same request may succeed later."""
 
 
+class UnusableAnswer(RegistryUnavailable):
+    """An answer that is too large, a redirect, or not what a registry says: to this request, or by another server."""
+
+
 class RegistryRefused(RegistryError):
     """An answer that is an error: the HTTP status, the registry's error code, and its text."""
 

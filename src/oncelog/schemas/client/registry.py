@@ -11,7 +11,7 @@ from uuid import UUID
 from oncelog.base.bounded_cache import text_bytes
 from oncelog.base.units import INT32_MAX, MIB
 from oncelog.schemas.client.caches import Absences, Cache
-from oncelog.schemas.client.errors import NotRegistered, RegistryRefused, RegistryUnavailable
+from oncelog.schemas.client.errors import NotRegistered, RegistryRefused, UnusableAnswer
 from oncelog.schemas.client.requests import Requests
 from oncelog.schemas.client.settings import RegistrySettings, parse_settings
 from oncelog.schemas.schema import Reference, RegisteredSchema, Schema, SchemaType
@@ -172,7 +172,7 @@ def _registered(answer: Any, subject: str, default: SchemaType = SchemaType.AVRO
     try:
         parsed_guid = None if guid is None else UUID(guid)
     except (ValueError, AttributeError, TypeError):
-        raise RegistryUnavailable(_NO_VALID.format("guid")) from None
+        raise UnusableAnswer(_NO_VALID.format("guid")) from None
     version, schema_id = _member(answer, "version", int), _member(answer, "id", int)
     return RegisteredSchema(answer.get("subject") or subject, version, schema_id, parsed_guid, _schema(answer, default))
 
@@ -188,18 +188,18 @@ def _schema(answer: Any, default: SchemaType = SchemaType.AVRO) -> Schema:
     )
     metadata, rules = answer.get("metadata"), answer.get("ruleSet")
     if not isinstance(metadata, dict | None) or not isinstance(rules, dict | None):
-        raise RegistryUnavailable(_NO_VALID.format("metadata or ruleSet"))
+        raise UnusableAnswer(_NO_VALID.format("metadata or ruleSet"))
     return Schema(text, SchemaType[name], references, metadata, rules)
 
 
 def _member(document: Any, name: str, kind: type[T]) -> T:
     value = document.get(name) if isinstance(document, dict) else None
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise RegistryUnavailable(_NO_VALID.format(name))
+        raise UnusableAnswer(_NO_VALID.format(name))
     return value
 
 
 def _elements(answer: Any, kind: type[T]) -> list[T]:
     if not isinstance(answer, list) or not all(isinstance(element, kind) for element in answer):
-        raise RegistryUnavailable(_NO_VALID.format("list"))
+        raise UnusableAnswer(_NO_VALID.format("list"))
     return answer

@@ -14,7 +14,13 @@ from urllib.parse import urlencode
 
 from oncelog.base.text import shortened
 from oncelog.base.units import MIB
-from oncelog.schemas.client.errors import NotRegistered, RegistryError, RegistryRefused, RegistryUnavailable
+from oncelog.schemas.client.errors import (
+    NotRegistered,
+    RegistryError,
+    RegistryRefused,
+    RegistryUnavailable,
+    UnusableAnswer,
+)
 from oncelog.schemas.client.http_connections import MAX_ANSWER_BYTES, Answer, AnswerTooLarge, HttpConnections
 from oncelog.schemas.client.settings import RegistrySettings
 
@@ -86,7 +92,7 @@ class Requests:
                 ) from None
             except AnswerTooLarge:
                 limit = MAX_ANSWER_BYTES // MIB
-                raise RegistryUnavailable(
+                raise UnusableAnswer(
                     f"registry {server.url}: the answer to {method} {target} is larger than {limit} MiB"
                 ) from None
             except (OSError, http.client.HTTPException) as error:
@@ -120,13 +126,13 @@ def _authorization(settings: RegistrySettings) -> dict[str, str]:
 
 def _document(answer: Answer, url: str, method: str, target: str) -> Any:
     if 300 <= answer.status < 400:
-        raise RegistryUnavailable(f"registry {url} redirects {method} {target}; give the URL of the registry itself")
+        raise UnusableAnswer(f"registry {url} redirects {method} {target}; give the URL of the registry itself")
     if not 200 <= answer.status < 300:
         raise _refusal(answer, url, method, target)
     try:
         return json.loads(answer.body)
     except (ValueError, RecursionError):
-        raise RegistryUnavailable(
+        raise UnusableAnswer(
             f"registry {url}: the answer to {method} {target} is not JSON; is this the URL of a schema registry?"
         ) from None
 

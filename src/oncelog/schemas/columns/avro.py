@@ -16,7 +16,7 @@ import pyarrow as pa
 from oncelog.schemas.columns.avro_types import PROMOTIONS, SchemaNode, Types, members_of, primitive_node, value_type
 from oncelog.schemas.columns.cursor import Array, Cursor, Damage, Longs, Payloads, nulls
 from oncelog.schemas.columns.decoded import Decoded, decode_in_pieces
-from oncelog.schemas.columns.json_text import JsonText, encode_default
+from oncelog.schemas.columns.json_text import JsonText, encode_default, with_default_values
 from oncelog.schemas.columns.nested import Branch, Constant, Nullable, Record, Union, UnionShape, Wrapped
 from oncelog.schemas.columns.nodes import Binary, Enum, Node, Null, Unreadable
 from oncelog.schemas.columns.repeated import Repeated
@@ -95,7 +95,9 @@ class _Resolution:
         name = expected["name"]
         if name in self._open:
             walk, min_bytes = self.walk(written["name"]), self._writer.min_bytes(written["name"])
-            return JsonText(walk, min_bytes, self._writer.parsed(written["name"]), self._reader.parsed(name))
+            return JsonText(
+                walk, min_bytes, self._writer.parsed(written["name"]), with_default_values(self._reader, name)
+            )
         self._open.append(name)
         try:
             return self._fields(written, expected)

@@ -58,8 +58,14 @@ class Types:
 
     def __init__(self, parsed: SchemaNode) -> None:
         self.root = parsed
-        self.named: Mapping[str, Any] = parsed.get("__named_schemas", {}) if isinstance(parsed, Mapping) else {}
+        # Each type of a union that is a whole schema has those that were named up to it.
+        roots = parsed if isinstance(parsed, list) else [parsed]
+        self.named: dict[str, Any] = {}
+        for root in roots:
+            self.named |= root.get("__named_schemas", {}) if isinstance(root, Mapping) else {}
         self._parts = 0
+        self.filled: Mapping[str, Any] | None = None
+        """The named types with values for defaults, once they are needed."""
 
     def resolved(self, schema: SchemaNode) -> Any:
         """A union's list, or an object with a ``type``: what the name stands for. Raises SchemaError."""
@@ -82,7 +88,7 @@ class Types:
 
     def parsed(self, name: str) -> Any:
         """A named type, parsed as if it were a schema of its own."""
-        return {**self.named[name], "__fastavro_parsed": True, "__named_schemas": self.named}
+        return as_parsed(self.named, name)
 
     def min_bytes(self, schema: SchemaNode, inside: tuple[str, ...] = ()) -> int:
         """The fewest bytes of a value."""
@@ -120,6 +126,10 @@ class Types:
     def shape(self, schema: SchemaNode, inside: tuple[str, ...] = ()) -> UnionShape:
         members = members_of(self.resolved(schema))
         return UnionShape(tuple(self.arrow_type(member, inside) for member in members))
+
+
+def as_parsed(named: Mapping[str, Any], name: str) -> Any:
+    return {**named[name], "__fastavro_parsed": True, "__named_schemas": named}
 
 
 _COMPLEX: Final = frozenset({"record", "error", "enum", "array", "map", "fixed"})

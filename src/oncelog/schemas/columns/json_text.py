@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from io import BytesIO
 from typing import Any, Final
 
 import fastavro
 import pyarrow as pa
 
-from oncelog.schemas.columns.avro_types import SchemaNode, Types, value_type
+from oncelog.schemas.columns.avro_types import SchemaNode, Types, as_parsed, value_type
 from oncelog.schemas.columns.cursor import Array, Cursor, Mask
 from oncelog.schemas.columns.walk import Unwalkable, Walk, Walked
 from oncelog.schemas.schema import SchemaError
-from oncelog.schemas.values.json_output import finite
+from oncelog.schemas.values.avro_defaults import replaced
+from oncelog.schemas.values.json_output import finite, text_of
 
 _MOST_SHOWN: Final = 200
+_HOLDER: Final = "oncelog.Default"
 
 
 class JsonText:
@@ -63,23 +66,41 @@ class JsonText:
     def _text(self, value: bytes) -> str:
         decoded = fastavro.schemaless_reader(BytesIO(value), self._writer, self._reader)
         try:
-            return json.dumps(decoded, default=_json_value, allow_nan=False)
+            return json.dumps(decoded, default=text_of, allow_nan=False)
         except ValueError:
-            return json.dumps(finite(decoded), default=_json_value, allow_nan=False)
+            return json.dumps(finite(decoded), default=text_of, allow_nan=False)
 
 
-def _json_value(value: object) -> str:
-    return value.decode("latin-1") if isinstance(value, bytes) else str(value)
+def with_default_values(types: Types, name: str) -> Any:
+    """A named type with values for the JSON of defaults, and null where fields have none, as in columns. Raises
+    SchemaError."""
+    if types.filled is None:
+        values = {
+            (record, field["name"]): _default_value(field, types) if "default" in field else None
+            for record, schema in types.named.items()
+            for field in schema.get("fields", ())
+        }
+        types.filled = {record: replaced(schema, values) for record, schema in types.named.items()}
+    return as_parsed(types.filled, name)
+
+
+def _default_value(field: Mapping[str, Any], types: Types) -> Any:
+    data = BytesIO(encode_default(field["default"], field["type"], types))
+    held: Any = fastavro.schemaless_reader(data, _holder(field["type"], types), None)
+    return held["value"]
+
+
+def _holder(schema: SchemaNode, types: Types) -> Any:
+    """A record of one field ``value``, so that a schema that is a name or a union can be written and read."""
+    holder = {"type": "record", "name": _HOLDER, "fields": [{"name": "value", "type": schema}]}
+    return as_parsed({**types.named, _HOLDER: holder}, _HOLDER)
 
 
 def encode_default(value: Any, schema: SchemaNode, types: Types) -> bytes:
     """A field's default in JSON as Avro's bytes. Raises SchemaError."""
     out = BytesIO()
-    parsed = {"type": "record", "name": "Default", "fields": [{"name": "value", "type": schema}]}
-    named = {**types.named, "Default": parsed}
     try:
-        datum = {"value": _datum(value, schema, types)}
-        fastavro.schemaless_writer(out, {**parsed, "__fastavro_parsed": True, "__named_schemas": named}, datum)
+        fastavro.schemaless_writer(out, _holder(schema, types), {"value": _datum(value, schema, types)})
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise SchemaError(f"default {json.dumps(value)[:100]} is not of the field's type: {error}") from None
     return out.getvalue()

@@ -3,7 +3,8 @@
 The records of a batch may name several schemas: those of each are decoded at once, and put back into their order. A
 record that does not fit has a reason. A registry that does not answer is an error of the whole batch, never a reason:
 the same batch may succeed later. A registry that answers, but refuses one id with an error (a user without the right to
-read it, a fault of the server) would refuse the batch for ever: the records of that id have the reason.
+read it, a fault of the server), or has an answer that is too large or garbled, would fail the batch for ever: the
+records of that id have the reason.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pyarrow as pa
 from oncelog.base.bounded_cache import text_bytes
 from oncelog.base.units import KIB, MIB
 from oncelog.schemas.client.caches import Absences, Cache
-from oncelog.schemas.client.errors import NotRegistered, RegistryRefused
+from oncelog.schemas.client.errors import NotRegistered, RegistryRefused, UnusableAnswer
 from oncelog.schemas.client.registry import ABSENT_S, LATEST, Registry, context_of
 from oncelog.schemas.columns.avro import AvroDecoder
 from oncelog.schemas.columns.cursor import Array, Indexes, Longs, joined, nulls, taken, with_nulls
@@ -34,6 +35,8 @@ _DECODERS_BYTES: Final = 64 * MIB
 _DECODER_SHARE: Final = 32
 """Bytes of a decoder for each of its schema's text, roughly."""
 _MAX_PATH_BYTES: Final = 200
+_UNUSABLE: Final = 200
+"""The status of an answer that is no error, and not usable."""
 MAX_LACKING: Final = 100
 """Ids that a batch may ask for in vain: bytes that only look framed name thousands."""
 UNNAMED: Final = "it names no schema: neither a header nor its first bytes"
@@ -147,27 +150,29 @@ class RegisteredColumns:
             if self._lacking >= MAX_LACKING:
                 return f"it was not asked for, since the registry lacks {MAX_LACKING} others that are named beside it"
             try:
-                schema = self._schema(schema_id)
+                decoder, text_size = self._asked(schema_id)
             except NotRegistered as error:  # the client remembers that
                 self._lacking += 1
                 return "the registry does not have it" if error.status == 404 else str(error)
-            decoder = self._compiled(schema)
-            self._decoders.put(schema_id, decoder, _DECODER_SHARE * text_bytes(schema.text) + 8 * KIB)
+            self._decoders.put(schema_id, decoder, _DECODER_SHARE * text_size + 8 * KIB)
         return decoder
 
-    def _schema(self, schema_id: str) -> Schema:
-        """Raises NotRegistered for an absent id, and for one that the registry refuses alone; RegistryError."""
+    def _asked(self, schema_id: str) -> tuple[Decoder | AnySchema | str, int]:
+        """A decoder, and the size of its schema. Raises NotRegistered for an absent id, and for one whose schemas the
+        registry refuses or garbles while it answers for the reader's subject; RegistryError."""
         self._refusals.check(schema_id)
         for is_last in (False, True):
             try:
-                return self._registry.schema(schema_id, self._context, asked_since_s=self._began_s)
+                schema = self._registry.schema(schema_id, self._context, asked_since_s=self._began_s)
+                return self._compiled(schema), text_bytes(schema.text)
             except NotRegistered:
                 raise
-            except RegistryRefused as error:
+            except (RegistryRefused, UnusableAnswer) as error:
                 if self._subject is None:
                     raise
                 if is_last:
-                    refusal = NotRegistered(str(error), error.status, error.code)
+                    status, code = (error.status, error.code) if isinstance(error, RegistryRefused) else (_UNUSABLE, 0)
+                    refusal = NotRegistered(str(error), status, code)
                     self._refusals.put(schema_id, refusal)
                     raise refusal from None
                 # Raises the registry's error if it refuses everything. Then once more: it may have recovered.
@@ -175,6 +180,7 @@ class RegisteredColumns:
         raise AssertionError
 
     def _compiled(self, schema: Schema) -> Decoder | AnySchema | str:
+        """Raises RegistryError, if not NotRegistered, for a reference."""
         if schema.type is not self._reader.type:
             return f"{schema.type.value} cannot be read as {self._reader.type.value}"
         try:

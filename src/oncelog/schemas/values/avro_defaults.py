@@ -19,7 +19,7 @@ def with_default_values(schema: AvroSchema) -> Any:
         for field in record.fields
         if field.default is not NO_DEFAULT
     }
-    return _replaced(schema.fastavro, values) if values else schema.fastavro
+    return replaced(schema.fastavro, values) if values else schema.fastavro
 
 
 def default_value(kind: AvroType, value: Any) -> Any:
@@ -67,17 +67,18 @@ def _records(kind: AvroType, seen: set[int]) -> Iterator[Record]:
             waiting.append(kind.items if isinstance(kind, Array) else kind.values)
 
 
-def _replaced(node: Any, values: dict[tuple[str, str], Any]) -> Any:
+def replaced(node: Any, values: dict[tuple[str, str], Any]) -> Any:
+    """A schema as fastavro has it, with other defaults by record and field."""
     if isinstance(node, list):
-        return [_replaced(element, values) for element in node]
+        return [replaced(element, values) for element in node]
     if not isinstance(node, dict):
         return node
     copy = {
-        key: _replaced(element, values) if key in ("type", "items", "values", "fields") else element
+        key: replaced(element, values) if key in ("type", "items", "values", "fields") else element
         for key, element in node.items()
     }
     if "__named_schemas" in node:
-        copy["__named_schemas"] = {name: _replaced(named, values) for name, named in node["__named_schemas"].items()}
+        copy["__named_schemas"] = {name: replaced(named, values) for name, named in node["__named_schemas"].items()}
     for field in copy.get("fields", ()):
         if (node["name"], field["name"]) in values:
             field["default"] = values[node["name"], field["name"]]

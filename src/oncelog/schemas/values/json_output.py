@@ -29,10 +29,11 @@ def as_json(decoded: Decoded) -> str:
 
 
 def _dumped(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_text)
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=text_of)
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """A value that JSON has no type for."""
     if isinstance(value, bytes):
         return value.decode("latin-1")
     if isinstance(value, Decimal) and abs(value.adjusted()) <= MAX_DIGITS:

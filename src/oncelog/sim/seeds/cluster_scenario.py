@@ -24,6 +24,7 @@ from oncelog.sim.seeds.scenario import (
     hanging,
     is_hanging,
     kill_moments,
+    queuing,
     regrouping,
     suitable,
 )
@@ -132,7 +133,10 @@ def draw_cluster_scenario(
         clock_errors_ms=[draws.choice((0, 0, -3_000, 3_000, 60_000)) for _ in range(count)],
     )
     scenario = _with_hangs(scenario, seed, replicas)
-    return scenario if is_hanging(scenario) else _regrouping(scenario, seed, safe=safe)
+    if is_hanging(scenario):
+        return scenario
+    regrouped = _regrouping(scenario, seed, safe=safe)
+    return _queuing(scenario, seed, safe=safe) if regrouped is scenario else regrouped
 
 
 def _draw_faults(entropy: random.Random, length_ms: int, kinds: Sequence[str]) -> list[Fault]:
@@ -160,6 +164,20 @@ def _regrouping(scenario: Scenario, seed: int, *, safe: bool) -> Scenario:
         return scenario
     replicas = _Draws(scenario.brokers, safe, random.Random(f"{seed}/group churn replicas"))
     return replace(regrouped, replication=_replication(replicas, regrouped.workloads))
+
+
+def _queuing(scenario: Scenario, seed: int, *, safe: bool) -> Scenario:
+    queued = queuing(scenario, random.Random(f"{seed}/cluster share queues"))
+    if queued is scenario:
+        return scenario
+    replicas = _Draws(scenario.brokers, safe, random.Random(f"{seed}/share queue replicas"))
+    states = replicas.replication()
+    config = {
+        **queued.config,
+        "share.coordinator.state.topic.replication.factor": str(states.factor),
+        "share.coordinator.state.topic.min.isr": str(states.min_insync_replicas),
+    }
+    return replace(queued, config=config, replication=_replication(replicas, queued.workloads))
 
 
 def _with_power_cut(faults: Sequence[Fault], cut: Fault) -> list[Fault]:

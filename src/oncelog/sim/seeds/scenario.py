@@ -18,6 +18,7 @@ from oncelog.sim.workloads.kit.workload import Workload
 from oncelog.sim.workloads.selection import (
     OLD_CLIENTS,
     draw_group_churn,
+    draw_share_queues,
     draw_workloads,
     with_old_copiers,
     with_refused_batches,
@@ -64,7 +65,10 @@ def draw_scenario(
     ``plan`` replaces the drawn faults, ``kinds`` the kinds of faults to draw from, ``old_clients`` adds old clients.
     """
     scenario = _draw_regular(seed, length_ms, plan, kinds, old_clients)
-    return scenario if is_hanging(scenario) else regrouping(scenario, random.Random(f"{seed}/group churn"))
+    if is_hanging(scenario):
+        return scenario
+    regrouped = regrouping(scenario, random.Random(f"{seed}/group churn"))
+    return queuing(scenario, random.Random(f"{seed}/share queues")) if regrouped is scenario else regrouped
 
 
 def _draw_regular(
@@ -149,6 +153,15 @@ def regrouping(scenario: Scenario, entropy: random.Random) -> Scenario:
         return scenario
     workload, config = drawn
     return replace(scenario, workloads=[workload], config={**scenario.config, **config}, disk_checks=0.5)
+
+
+def queuing(scenario: Scenario, entropy: random.Random) -> Scenario:
+    # In some seeds, share groups run instead of the scenario's workloads.
+    drawn = draw_share_queues(entropy, scenario.transaction_version)
+    if drawn is None:
+        return scenario
+    workload, config = drawn
+    return replace(scenario, workloads=[workload], config={**scenario.config, **config})
 
 
 def draw_config(draws: random.Random) -> Mapping[str, str]:

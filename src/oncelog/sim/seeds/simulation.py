@@ -24,7 +24,9 @@ from oncelog.sim.checkers.disk.admin_aborts import ends_of
 from oncelog.sim.checkers.disk.logs import ChangingTopics
 from oncelog.sim.checkers.disk.observer import check_disk, check_markers
 from oncelog.sim.checkers.liveness import WITHOUT_MEMBERS, EndState, check_liveness
+from oncelog.sim.checkers.share_groups import check_share_groups
 from oncelog.sim.checkers.wire.observer import WireObserver
+from oncelog.sim.checkers.wire.shares import ShareLimits
 from oncelog.sim.checkers.wire.tap import DecodingTap
 from oncelog.sim.checkers.wire.watermarks import ClusterWatermarks
 from oncelog.sim.faults.fault import Fault
@@ -50,11 +52,14 @@ CLUSTER_CHECKS_S: Final = 0.05
 # The time without faults that follows: every request must be answered.
 CALM_S: Final = 15
 _DOWNGRADE: Final = 2
+# As in Apache Kafka, dead letters are tried five times.
+_LETTERS_FAILED: Final = "its records are archived without a dead letter"
 # Words in a report or cause of death that name a fault: of a disk or the path to the tree, or a flipped bit.
 _EXCUSES: Final = (
     *("PowerLost", "ProcessKilled", "Errno 5]", "Errno 28]", "input/output error", "no space left"),
     *("TreeUnavailable", "TreeUnreachable"),
     *("is damaged at offset", "are damaged on this broker's disk", "Record is corrupt", "checksum of the batch at"),
+    _LETTERS_FAILED,
 )
 # An excuse on a machine with a new disk: the session of its dead process still exists.
 _ID_IN_USE: Final = "is already running in this cluster"
@@ -110,6 +115,7 @@ class Simulation:
             session_timeout_ms=scenario.session_timeout_ms,
         )
         self.world.tree.outlives_processes = scenario.sessions_outlive_processes
+        self.world.tree.is_near = not scenario.sessions_outlive_processes  # a file of the host
         self.recorder = Recorder(self.world.kernel)
         self.context = WorkloadContext(self.world, self.recorder, scenario.transaction_version)
         self.topics = [
@@ -122,6 +128,7 @@ class Simulation:
         if self.cluster is not None and isinstance(self.observer.watermarks, ClusterWatermarks):
             self.observer.watermarks.on_high_watermark = self.cluster.record_watermark
             self.observer.on_deleted = self.cluster.deleted
+        self._observe_shares()
         self.taps: list[DecodingTap] = []
         for broker in self.world.brokers:
             tap = DecodingTap(self.observer, self.world.kernel.now_ms, _violated, broker.broker_id)
@@ -137,6 +144,14 @@ class Simulation:
     def _observe_cluster(self) -> ClusterObserver:
         synced = self.scenario.config.get("log.sync.policy") != "none"
         return ClusterObserver(self.world.brokers, self.world.tree, _violated, synced=synced)
+
+    def _observe_shares(self) -> None:
+        config, brokers = self.scenario.config, {broker.broker_id: broker for broker in self.world.brokers}
+        self.observer.shares.limits = ShareLimits(
+            int(config.get("group.share.delivery.count.limit", 5)),
+            int(config.get("group.share.record.lock.duration.ms", 30_000)),
+        )
+        self.observer.shares.clock = lambda broker_id: brokers[broker_id].now_ms()
 
     def run(self) -> SeedResult:
         violations: list[str] = []
@@ -203,6 +218,7 @@ class Simulation:
         await self._come_to_rest()
         await world.on_host("drain", self._drain)
         self._raise_first(check(self.recorder.history()))
+        self._raise_first(self._check_share_groups())
         await self._wait_until_replicas_agree()
         for broker in world.brokers:
             broker.stays_down = True
@@ -211,6 +227,12 @@ class Simulation:
             await asyncio.sleep(0.1)
         gc.collect()  # asyncio reports unretrieved exceptions when it collects the tasks
         self._check_reports()
+
+    def _check_share_groups(self) -> dict[str, list[str]]:
+        recorder = self.recorder
+        reports = (report for broker in self.world.brokers for report in broker.reports)
+        recorder.share_groups.letters_failed = any(_LETTERS_FAILED in report for report in reports)
+        return check_share_groups(self.observer.shares, recorder.share_groups, recorder.drained, recorder.log_starts)
 
     def _check_cluster_regularly(self) -> None:
         # Check the cluster now and regularly. The kernel calls it, so an exception ends the run.
@@ -251,6 +273,8 @@ class Simulation:
                 )
                 await client.request(UpdateFeaturesRequest(feature_updates=[update]))
             await create_topics(client, self.topics)
+            for workload in self.scenario.workloads:
+                await workload.prepare(self.context, client)
 
     async def _wait_for_brokers(self, host: ClientHost, client: AsyncClient) -> None:
         while self.cluster is not None:

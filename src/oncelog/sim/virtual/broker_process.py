@@ -122,7 +122,7 @@ class BrokerProcess:
         backlog, self._backlog = self._backlog, []
         # The node learns of a long freeze first, as from `runtime`.
         session_us = self.session.timeout_us
-        if session_us is not None and frozen_ms > self.node.longest_pause_ms(session_us // 1_000):
+        if session_us is not None and frozen_ms > self.node.liveness.longest_pause_ms(session_us // 1_000):
             self.dispatch(StoodStill(frozen_ms))
         for event in backlog:
             self.dispatch(event)

@@ -69,6 +69,8 @@ class TreeHost:
         # A dead process's session ends only by its timeout, as with ZooKeeper; otherwise the tree sees the death at
         # once.
         self.outlives_processes = False
+        # Its position can be read at once, cut or not, as that of a file of the host.
+        self.is_near = False
 
     def open_session(self, machine: Machine) -> TreeSession:
         if self.network.is_cut((machine.name, TREE)) or self.network.is_cut((TREE, machine.name)):
@@ -128,6 +130,7 @@ class TreeSession:
         self._kernel = host.kernel
         self._machine = machine
         self._outlives_processes = host.outlives_processes
+        self._is_near = host.is_near
         self._up = _Pipe(host.kernel, host.network, (machine.name, TREE))
         self._down = _Pipe(host.kernel, host.network, (TREE, machine.name))
         self._chance: random.Random = host.kernel.entropy(f"tree {machine.name}")
@@ -160,6 +163,10 @@ class TreeSession:
         self._pending.append(request)
         delay_us = self._machine.takes(self._machine.latencies.metadata_us)
         self._up.send(delay_us, lambda: self._request_at_tree(connection, request))
+
+    def ask_at_once(self, access: Callable[[], T], answered: Callable[[T | None], None]) -> None:
+        """``answered`` comes next, with None unless the tree is near."""
+        self._kernel.soon(answered, access() if self._is_near else None)
 
     def follow(self, after: int, listener: Listener) -> None:
         """Deliver the committed changes after a position in order, each with the delay of the path."""

@@ -18,6 +18,7 @@ from oncelog.sim.workloads.plain_producers import PlainProducers
 from oncelog.sim.workloads.producers import Producers
 from oncelog.sim.workloads.reassignments import Reassignments
 from oncelog.sim.workloads.refused_batches import RefusedBatches
+from oncelog.sim.workloads.share_queues import ShareQueues
 from oncelog.sim.workloads.topic_churn import TopicChurn
 from oncelog.sim.workloads.two_phase_committers import Committers
 
@@ -31,8 +32,8 @@ class Kind(NamedTuple):
 
 
 # Every workload by name. Kinds of weight 0 are drawn separately (`with_refused_batches`, `draw_group_churn`,
-# `draw_cluster_workloads`), so that other seeds do not change. They come last: a weighted choice never reaches them
-# there.
+# `draw_share_queues`, `draw_cluster_workloads`), so that other seeds do not change. They come last: a weighted choice
+# never reaches them there.
 KINDS: Final[Mapping[str, Kind]] = {
     "administer": Kind(2, 1, Administrators.draw),
     "churn": Kind(2, 1, TopicChurn.draw),
@@ -45,6 +46,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "two-phase": Kind(3, 2, Committers.draw),
     "refuse": Kind(0, 1, RefusedBatches.draw),
     "regroup": Kind(0, 1, GroupChurn.draw),
+    "queue": Kind(0, 1, ShareQueues.draw),
     "reassign": Kind(0, 1, Reassignments.draw),
 }
 # Share of seeds with rejected batches.
@@ -55,6 +57,8 @@ OLD_CLIENTS: Final = True
 OLD: Final = 0.15
 # Share of seeds with a group under churn.
 REGROUPING: Final = 0.1
+# Share of seeds with share groups.
+QUEUING: Final = 0.1
 
 
 # Workloads that work with several brokers.
@@ -107,3 +111,10 @@ def draw_group_churn(entropy: random.Random, transaction_version: int) -> tuple[
     if entropy.random() >= REGROUPING:
         return None
     return GroupChurn.draw("regroup", entropy, transaction_version), GroupChurn.draw_config(entropy)
+
+
+def draw_share_queues(entropy: random.Random, transaction_version: int) -> tuple[ShareQueues, Mapping[str, str]] | None:
+    # In some seeds, share groups, which run alone, and their configuration.
+    if entropy.random() >= QUEUING:
+        return None
+    return ShareQueues.draw("queue", entropy, transaction_version), ShareQueues.draw_config(entropy)

@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 
 from oncelog.spark.json_values.decoding import JsonDecoding
 from oncelog.spark.session.errors import OptionError, ServerLacksOncelog
-from oncelog.spark.session.sessions import check_server, is_connect
+from oncelog.spark.session.sessions import check_server, hide_secrets, is_connect
 from oncelog.spark.source.options import SourceOptions, names_registry, parse_options
 
 if TYPE_CHECKING:
@@ -138,6 +138,7 @@ def register(spark: SparkSession) -> None:
     from oncelog.spark.session import versions
 
     if is_connect(spark):
+        hide_secrets(spark)
         with suppress(ServerLacksOncelog):  # may be registered for this session only
             check_server(spark)
             return

@@ -37,6 +37,9 @@ _QUERY_PROPERTY: Final = "sql.streaming.queryId"
 _RUN_PROPERTY: Final = "spark.jobGroup.id"
 _LOST_WORKER: Final = "key not found: PythonWorker"
 _LATE_WORKER: Final = "Python worker failed to connect back"
+REDACTED_TEXTS: Final = "spark.sql.redaction.string.regex"
+_SECRET_NAME: Final = "secret|password|token|credential|jaas|user[.]info|[.]url"
+SECRET_OPTIONS: Final = rf'key: "(?i:[^"]*(?:{_SECRET_NAME})[^"]*)"\s+value: "[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _MISSING: Final = re.compile(
     r"No module named '(oncelog|crc32c|cramjam|re2|pyarrow|numpy|deltalake|pyiceberg)\b"
     r"|Failed to find the data source: (oncelog)\b"
@@ -45,6 +48,14 @@ _MISSING: Final = re.compile(
 
 def is_connect(spark: SparkSession | DataFrame) -> bool:
     return type(spark).__module__.startswith(_CONNECT)
+
+
+def hide_secrets(spark: SparkSession) -> None:
+    """Make a server of Spark Connect hide option values that may be secrets in its pages, job descriptions and event
+    log, as Spark does in plans: it writes a query's message there. A server's own pattern stays."""
+    present = spark.conf.get(REDACTED_TEXTS, None)
+    if present is None or SECRET_OPTIONS not in present:
+        spark.conf.set(REDACTED_TEXTS, f"{present}|{SECRET_OPTIONS}" if present else SECRET_OPTIONS)
 
 
 class JobSession:

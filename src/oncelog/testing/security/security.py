@@ -234,7 +234,7 @@ class Security:
 
 
 def _disconnect(server: Server, principal: str) -> None:
-    for connection_id in server.node.connections_of(principal):
+    for connection_id in server.node.connections.of_principal(principal):
         connection = server.effect_runner.connections.get(connection_id)
         if connection is not None:
             connection.abort()

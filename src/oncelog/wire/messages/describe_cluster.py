@@ -22,16 +22,28 @@ class DescribeClusterBroker(WireStruct):
         "port",
         "rack",
         "is_fenced",
+        "suspected_by",
+        "suspected_since_ms",
     )
 
     def __init__(
-        self, *, broker_id: int = 0, host: str = "", port: int = 0, rack: str | None = None, is_fenced: bool = False
+        self,
+        *,
+        broker_id: int = 0,
+        host: str = "",
+        port: int = 0,
+        rack: str | None = None,
+        is_fenced: bool = False,
+        suspected_by: list[int] = EMPTY,
+        suspected_since_ms: int = -1,
     ) -> None:
         self.broker_id = broker_id
         self.host = host
         self.port = port
         self.rack = rack
         self.is_fenced = is_fenced
+        self.suspected_by = [] if suspected_by is EMPTY else suspected_by
+        self.suspected_since_ms = suspected_since_ms
 
     @classmethod
     def read(cls, reader: Reader, version: int) -> Self:
@@ -42,18 +54,29 @@ class DescribeClusterBroker(WireStruct):
         message.rack = reader.nullable_string()
         if version >= 2:
             message.is_fenced = reader.boolean()
-        reader.skip_tags()
+        for tag in reader.tags():
+            if tag == 10000:
+                message.suspected_by = reader.integer_array("i", 4)
+            elif tag == 10001:
+                message.suspected_since_ms = reader.int64()
         return message
 
     def write(self, writer: Writer, version: int) -> None:
-        buffer = writer.buffer
         writer.int32(self.broker_id)
         writer.string(self.host)
         writer.int32(self.port)
         writer.nullable_string(self.rack)
         if version >= 2:
             writer.boolean(self.is_fenced)
-        buffer.append(0)
+        tags = writer.begin_tags()
+        if self.suspected_by:
+            start = writer.begin_tag(tags, 10000)
+            writer.integer_array("i", self.suspected_by)
+            writer.end_tag(start)
+        if self.suspected_since_ms != -1:
+            start = writer.begin_tag(tags, 10001)
+            writer.int64(self.suspected_since_ms)
+            writer.end_tag(start)
 
 
 class DescribeClusterResponse(Response):

@@ -15,7 +15,7 @@ from tests.conformance.golden.cluster.record import held
 from tests.conformance.golden.known import judge
 from tests.peers.recorder import load
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("short_departures")]
 
 
 @pytest.mark.parametrize("name", CONVERSATIONS)

@@ -7,7 +7,8 @@ from typing import Final
 from tests.simulation.mutants.clusters.coordinators import COORDINATORS
 from tests.simulation.mutants.clusters.leadership import LEADERSHIP
 from tests.simulation.mutants.clusters.replication import REPLICATION
+from tests.simulation.mutants.shares import OF_SHARE_CLUSTERS
 
-CLUSTERS: Final = (*REPLICATION, *LEADERSHIP, *COORDINATORS)
+CLUSTERS: Final = (*REPLICATION, *LEADERSHIP, *COORDINATORS, *OF_SHARE_CLUSTERS)
 
 __all__ = ["CLUSTERS"]

@@ -170,3 +170,14 @@ def test_nothing_wrong_is_said_with_what_was_looked_at() -> None:
     assert report_of(STATUS, [], [], groups, [], NOW).summary == "Nothing is stuck in 1 group, 2 topics and 1 broker."
     partly = report_of(STATUS, [], [], groups, ["broker 2: its groups: down"], NOW).summary
     assert partly.endswith("as far as could be seen.")
+
+
+def test_a_broker_that_others_find_frozen_is_named_with_them_and_the_time() -> None:
+    suspected = replace(BROKER, broker_id=3, is_controller=False, suspected_by=(1, 2), suspected_since_ms=NOW - 5_000)
+    silent = replace(suspected, broker_id=4, state="unreachable", error="no answer", suspected_by=(1,))
+    status = replace(STATUS, brokers=[BROKER, suspected, silent])
+    answering, unreachable = status_problems(status, lambda partitions: (), "")
+    assert (answering.cause, answering.since_ms) == (Cause.BROKER_SUSPECTED, NOW - 5_000)
+    assert "For brokers 1 and 2 it is frozen" in answering.text
+    assert (unreachable.cause, unreachable.since_ms) == (Cause.BROKER_DOWN, NOW - 5_000)
+    assert "no answer. For broker 1 it is frozen" in unreachable.text

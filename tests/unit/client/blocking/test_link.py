@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +15,7 @@ from oncelog.client.blocking import Client, ClientConfig
 from oncelog.client.blocking.link import Link
 from oncelog.client.config import Address
 from oncelog.client.errors import ClientError, ConnectionLost, NoBrokerReachable, RequestTimedOut
+from tests.waiting import HANG_S
 
 CONFIG = ClientConfig(connect_timeout_ms=150, bootstrap_timeout_ms=0, request_timeout_ms=150, retry_timeout_ms=0)
 
@@ -75,6 +78,13 @@ def test_what_hangs_up(listening: Start) -> None:
 def test_what_says_nothing(listening: Start) -> None:
     with pytest.raises(RequestTimedOut, match="does not answer"):
         Link(listening(None), CONFIG)
+
+
+def test_what_says_nothing_is_waited_for_as_long_as_for_any_answer(listening: Start) -> None:
+    began_s = time.monotonic()
+    with pytest.raises(RequestTimedOut, match="does not answer"):
+        Link(listening(None), replace(CONFIG, connect_timeout_ms=HANG_S * 1000))
+    assert time.monotonic() - began_s < HANG_S
 
 
 def test_nobody_there() -> None:

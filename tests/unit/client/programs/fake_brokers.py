@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -116,11 +117,13 @@ class FakeLink:
         self.versions = Versions(dict.fromkeys(range(100), (0, 99)), dict(brokers.features))
         self._brokers = brokers
         self._broker = broker
+        self._closed = asyncio.Event()
         self._due: dict[int, tuple[int, Response[Any] | None]] = {}
         """By correlation id: the time at which a response comes, and the response."""
 
     def abort(self) -> None:
         self.is_open = False
+        self._closed.set()
 
     close = abort
 
@@ -184,15 +187,17 @@ class FakeLink:
         allowed = CONFIG.request_timeout_ms if timeout_ms is None else timeout_ms
         wait_ms = due_ms - self._brokers.now_ms
         try:
-            await asyncio.sleep((allowed if response is None else min(wait_ms, allowed)) / 1000)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout((allowed if response is None else min(wait_ms, allowed)) / 1000):
+                    await self._closed.wait()
         except asyncio.CancelledError:
             self.abort()
             raise
         self._brokers.now_ms = int(asyncio.get_running_loop().time() * 1000)
+        self._require_open()
         if response is None or wait_ms > allowed:
             self.abort()
             raise RequestTimedOut(f"no answer from {self.address} within {allowed} ms")
-        self._require_open()
         return self.read(response, read)
 
     def _require_open(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from oncelog.base.errors import ErrorCode
@@ -11,12 +13,13 @@ from oncelog.client.machine.producer import ProducerSettings
 from oncelog.client.machine.record_values import checked_record
 from oncelog.client.machine.transaction_states import State
 from oncelog.client.machine.transaction_values import TransactionSettings
-from oncelog.client.programs.delivery import Delivery, DeliveryFailed
+from oncelog.client.programs.delivery import DOUBT_MS, Delivery, DeliveryFailed
 from oncelog.client.programs.steps import Program, Sleep
 from oncelog.client.programs.transactions import TransactionalDelivery
 from oncelog.wire.message import Response as ResponseMessage
 from oncelog.wire.messages.end_txn import EndTxnRequest
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
+from oncelog.wire.messages.metadata import MetadataRequest
 from oncelog.wire.messages.produce import ProduceRequest
 from tests.unit.client.programs.fake_answers import Log, with_feature
 from tests.unit.client.programs.fake_brokers import Runner
@@ -87,6 +90,37 @@ def test_a_batch_is_sent_again_to_the_new_leader(runner: Runner) -> None:
     runner.run(producer.flushing())
     assert runner.brokers.asked(ProduceRequest) == [1, 2]
     assert len(log.appended[0]) == 1
+
+
+def test_a_silent_leader_is_left_once_another_leads(runner: Runner) -> None:
+    log, producer, brokers = Log(runner.brokers), Producer(runner), runner.brokers
+    answers, frozen = dict(brokers.answers), set()
+
+    def freezing(broker: int, message: Any) -> ResponseMessage | None:
+        if isinstance(message, ProduceRequest) and broker == 1:
+            frozen.add(broker)
+            brokers.leaders["t"] = {0: 2, 1: 3}
+        return None if broker in frozen else answers[type(message)](broker, message)
+
+    brokers.answers |= dict.fromkeys(answers, freezing)
+    producer.add(0, b"one")
+    runner.run(producer.flushing())
+    assert brokers.asked(ProduceRequest) == [1, 2]
+    assert len(log.appended[0]) == 1
+    assert DOUBT_MS <= runner.now_ms() <= DOUBT_MS + 300
+
+
+def test_a_slow_leader_that_leads_still_is_waited_for(runner: Runner) -> None:
+    log, producer = Log(runner.brokers), Producer(runner)
+    producer.add(0, b"one")
+    runner.run(producer.flushing())
+    runner.brokers.slow_ms[1] = 2 * DOUBT_MS + 500
+    before = len(runner.brokers.asked(MetadataRequest))
+    producer.add(0, b"two")
+    runner.run(producer.flushing())
+    assert runner.brokers.asked(ProduceRequest) == [1, 1]
+    assert len(log.appended[0]) == 2
+    assert runner.brokers.asked(MetadataRequest)[before:] == [2, 2], "others are asked, every two seconds"
 
 
 def test_a_record_that_is_not_acknowledged_has_been_written_when_flush_returns(runner: Runner) -> None:

@@ -147,6 +147,41 @@ def test_what_arrives_during_a_commit_is_not_accepted_before_it_is_returned(runn
     assert offsets(consumer.until(1)) == [1]
 
 
+def test_what_arrives_during_a_commit_is_handed_over_though_its_connection_ends(runner: Runner) -> None:
+    group = FakeShareGroup(runner.brokers, 1)
+    group.append(0, 1)
+    consumer = Consumer(runner)
+    (first,) = consumer.until(1)
+    group.append(0, 2)
+    consumer.poll(0)  # a fetch is in flight
+    consumer.accept(first)
+    group.ignored.add(ShareAcknowledgeRequest)  # which ends the connection
+    (result,) = consumer.commit()
+    assert isinstance(result.error, ConnectionLost)
+    group.records["t", 0, 0].state = group.records["t", 0, 1].state = group.records["t", 0, 2].state = "archived"
+    second, third = consumer.poll()
+    assert [(r.offset, r.delivery_count) for r in (second, third)] == [(1, 1), (2, 1)]
+    assert consumer.lock_until_ms(second) is None
+    consumer.accept(second)
+    (result,) = consumer.commit()
+    assert isinstance(result.error, ConnectionLost)
+
+
+def test_a_session_does_not_end_before_what_it_acquired_is_handed_over(runner: Runner) -> None:
+    group = FakeShareGroup(runner.brokers, 1)
+    consumer = Consumer(runner)
+    consumer.poll(1_000)
+    runner.run(nothing_for(1_000))
+    group.append(0, 1)
+    while group.states() != ["acquired"]:
+        assert consumer.poll(0) == []
+    consumer.programs.member.member.assigned = ()
+    (record,) = consumer.poll()
+    assert group.states() == ["acquired"]
+    consumer.accept(record)
+    assert codes(consumer.commit()) == [0]
+
+
 def test_a_renewal_keeps_the_lock_and_an_acceptance_replaces_it(runner: Runner) -> None:
     group = FakeShareGroup(runner.brokers, 1)
     group.append(0, 3)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.core.quotas.rates import MAX_THROTTLE_MS, Rate, Windows, rounded_ms
-from oncelog.core.quotas.token_bucket import TokenBucket
+from oncelog.core.quotas.rates import MAX_THROTTLE_MS, Rate, TokenBucket, Windows, rounded_ms
 
 FIGURES = Path(__file__).with_name("kafka_figures.txt")
 SECOND = Windows()

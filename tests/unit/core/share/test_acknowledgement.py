@@ -265,3 +265,16 @@ def test_errors_of_the_persister_as_clients_get_them() -> None:
     assert client_error(ErrorCode.UNSUPPORTED_VERSION, "why").message == (
         "Unable to complete operation due to server error."
     )
+
+
+def test_a_last_delivery_whose_release_fails_after_its_lock_is_a_dead_letter() -> None:
+    tried = Tried(max_deliveries=1, has_dead_letters=True)
+    tried.acquire((0, 1))
+    accepted = tried.acknowledge((0, 0, ACCEPT))
+    released = tried.acknowledge((1, 1, RELEASE))
+    assert tried.sleep(LOCK_MS) is None
+    for write, offset in ((accepted, 0), (released, 1)):
+        (letter,) = tried.written(write, ErrorCode.NOT_COORDINATOR).dead_letters
+        assert letter[:3] == (offset, offset, 1)
+        assert batches_of(tried.partition.archived(letter)) == [(offset, offset, ARCHIVED, 1)]
+    assert tried.records == [(0, 1, ARCHIVED, 1)]

@@ -11,8 +11,8 @@ from oncelog.base.ids import CONSUMER_OFFSETS, GroupId, MemberId
 from oncelog.core.configs.broker import BrokerConfig
 from oncelog.core.groups.consumer.group import ConsumerGroup
 from oncelog.core.groups.consumer.heartbeat import ConsumerHeartbeat
-from oncelog.core.groups.consumer.limits import group_limits
 from oncelog.core.groups.consumer.regular_expressions import RESOLUTION_TIMEOUT_MS
+from oncelog.core.groups.consumer.settings import group_limits
 from oncelog.handlers.api import Operation
 from oncelog.wire.messages import heartbeat as classic
 from oncelog.wire.messages import leave_group as lg
@@ -101,7 +101,7 @@ def test_each_rise_of_the_group_epoch_counts_as_a_rebalance(bench: Bench) -> Non
     assert rebalances == {"consumer": 2}, "once its expression has been matched"
     beat(bench, member_id="b", member_epoch=-1)
     assert rebalances == {"consumer": 3}
-    assert replayed(bench.driver.log)._rebalances == {}, "a load counts none"
+    assert replayed(bench.driver.log)._applied._rebalances == {}, "a load counts none"
 
 
 def test_a_member_that_keeps_a_partition_is_fenced_after_its_rebalance_timeout(bench: Bench) -> None:

@@ -23,6 +23,8 @@ from oncelog.node.observation.flight_recorder import FlightRecorder, RecordedNod
 class Node:
     """A node that answers every event with the same effects."""
 
+    connections = liveness = None
+
     def __init__(self, effects: list[Effect]) -> None:
         self.effects = effects
 
@@ -36,16 +38,9 @@ class Node:
         """Nobody logs in."""
         return False
 
-    def backlog_bytes(self, connection_id: int) -> int:
-        """Nothing."""
-        return 0
-
     def next_deadline_ms(self) -> int | None:
         """Never."""
         return None
-
-    def longest_pause_ms(self, session_ms: int) -> int:
-        return session_ms // 2
 
 
 def test_events_of_links_are_read_back_as_they_came() -> None:

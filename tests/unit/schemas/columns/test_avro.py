@@ -186,6 +186,20 @@ def test_union_reads_the_same_type_before_a_promotion() -> None:
 # Recursive types
 
 
+def test_a_union_is_a_whole_schema_whose_types_name_each_other() -> None:
+    inner = {"type": "record", "name": "I", "fields": [field("x", "int")]}
+    names = [("A", inner), ("B", "I")]
+    first, second = ({"type": "record", "name": name, "fields": [field("i", kind)]} for name, kind in names)
+    schema = fastavro.parse_schema([first, second, "I"])
+    decoded = decode(schema, b"\0\2", b"\2\4", b"\4\6")
+    empty = {"member0": None, "member1": None, "member2": None}
+    assert decoded.values.to_pylist() == [
+        {**empty, "member0": {"i": {"x": 1}}},
+        {**empty, "member1": {"i": {"x": 2}}},
+        {**empty, "member2": {"x": 3}},
+    ]
+
+
 def test_record_within_itself_is_json() -> None:
     schema = record(field("v", "int"), field("next", ["null", "R"]))
     payloads = [
@@ -195,6 +209,28 @@ def test_record_within_itself_is_json() -> None:
     rows = decode(schema, *payloads).values.to_pylist()
     assert json.loads(rows[0]["next"]) == {"v": 2, "next": {"v": 3, "next": None}}
     assert rows[1] == {"v": 1, "next": None}
+
+
+def test_defaults_within_a_record_within_itself_are_values() -> None:
+    price = logical("bytes", "decimal", precision=4, scale=2)
+    at = field("at", logical("long", "timestamp-millis"), default=0)
+    inner = {
+        "type": "record",
+        "name": "I",
+        "fields": [field("x", "int", default=1), field("price", price, default="\1"), at],
+    }
+    more = [field("inner", inner, default={"x": 2}), field("raw", "bytes", default="ÿ"), field("lacking", "string")]
+    written = field("next", ["null", "R"])
+    decoded = decode(record(written), b"\2\0", reader=record(written, *more))
+    assert reasons(decoded) == [None]
+    value: Any = decoded.values.to_pylist()[0]
+    assert json.loads(value["next"]) == {
+        "next": None,
+        "inner": {"x": 2, "price": "0.01", "at": "1970-01-01T00:00:00+00:00"},
+        "raw": "ÿ",
+        "lacking": None,
+    }
+    assert value["inner"] == {"x": 2, "price": Decimal("0.01"), "at": datetime(1970, 1, 1, tzinfo=UTC)}
 
 
 def test_depth_of_recursive_values_is_bounded() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from oncelog.records.columns.arrow_arrays import HEADERS
 from oncelog.schemas.client.errors import RegistryError
+from oncelog.schemas.client.http_connections import MAX_ANSWER_BYTES
 from oncelog.schemas.client.registry import Registry
 from oncelog.schemas.columns.registered import MAX_LACKING, RegisteredColumns, reader_schema
 from oncelog.schemas.schema import Reference, Schema, SchemaError, SchemaType
@@ -198,13 +199,28 @@ def test_json_by_its_schema() -> None:
         write = encoder(client, Schema(json.dumps(JSON), SchemaType.JSON))
         good = write.encode({"id": 1, "name": "n", "tags": ["a"], "any": {"b": [1.5]}, "at": {"x": 2}, "more": 1}).data
         halves = [b'{"name": "\\ud800"}', b'{"any": ["\\udc00"]}']
-        bad = [b'{"id": "1"}', b'{"id": 1.0}', b"{", b"[1]", b'{"at": {"x": NaN}}', b"\xff", b'{"tags": [1]}', *halves]
+        bad = [
+            b'{"id": "1"}',
+            b'{"id": 1.0}',
+            b"{",
+            b"[1]",
+            b'{"at": {"x": NaN}}',
+            b"\xff",
+            b'{"tags": [1]}',
+            *halves,
+            b"null",
+        ]
         values = [good, good[:5] + b"{}", *(good[:5] + text for text in bad)]
-        decoded = columns(client).decode(pa.array(values, pa.binary()))
+        reading = columns(client)
+        decoded = reading.decode(pa.array(values, pa.binary()))
+        # Without a bad one among them, columns are made all at once.
+        alone = [reading.decode(pa.array([value, None], pa.binary())) for value in values]
     nothing = {"id": None, "name": None, "tags": None, "any": None, "at": None}
     row = {"id": 1, "name": "n", "tags": ["a"], "any": '{"b": [1.5]}', "at": {"x": 2.0}}
     assert decoded.values.to_pylist() == [row, nothing, *[None] * len(bad)]
+    assert [single.values.to_pylist() for single in alone] == [[value, None] for value in decoded.values.to_pylist()]
     assert decoded.reasons is not None
+    assert [single.reasons and single.reasons.to_pylist()[0] for single in alone] == decoded.reasons.to_pylist()
     texts = decoded.reasons.to_pylist()
     assert texts[2:4] == ["schema 1: $.id is no integer of 64 bits"] * 2
     assert texts[5] == "schema 1: $ is no object"
@@ -283,6 +299,35 @@ def test_an_id_that_is_refused_makes_bad_records_and_not_a_batch_that_fails_for_
             reading.decode(batch)
         with pytest.raises(RegistryError, match=f"{status}, error"):
             RegisteredColumns(client, FIRST).decode(batch)
+
+
+@pytest.mark.parametrize("answer", [b"x" * (MAX_ANSWER_BYTES + 1), b"<html>", {"schema": 7}, {"id": 1}])
+@pytest.mark.parametrize("garbled", ["/schemas/ids/2", "/subjects/more/versions/1"])
+def test_an_id_whose_answer_is_not_usable_makes_bad_records(garbled: str, answer: Any) -> None:
+    served = MemoryRegistry()
+
+    def answers(method: str, target: str, body: Any) -> tuple[int, Any]:
+        if method == "GET" and (target.startswith(garbled) or is_down):
+            return 200, answer
+        return served(method, target, body)
+
+    is_down = False
+    with fake_registry(answers) as fake, Registry(fake.url) as client:
+        first = encoder(client, FIRST).encode({"id": 1}).data
+        client.register("more", Schema('{"type": "fixed", "name": "F", "size": 1}'))
+        text = json.dumps({"type": "record", "name": "Order", "fields": [ID, {"name": "f", "type": "F"}]})
+        schema_id = client.register("orders-value", Schema(text, references=(Reference("F", "more", 1),)))
+        assert schema_id == 3
+        values = pa.array([first, framed(2 if "ids" in garbled else 3) + b"\1"], pa.binary())
+        reading = RegisteredColumns(client, FIRST, subject="orders-value")
+        decoded = reading.decode(values)
+        assert decoded.values.to_pylist() == [{"id": 1}, None]
+        assert decoded.reasons is not None
+        assert "answer" in str(decoded.reasons.to_pylist()[1])
+        assert sum(target.startswith(garbled) for _, target in fake.requests) <= 4
+        is_down = True
+        with Registry(fake.url) as other, pytest.raises(RegistryError, match="answer"):
+            RegisteredColumns(other, FIRST, subject="orders-value").decode(values)
 
 
 def test_a_registry_that_recovers_loses_no_record() -> None:

@@ -13,7 +13,9 @@ MANY = 4 * (LAST_EPOCH + 1_000)
 """So many that the producers of all four partitions go on under other ids."""
 
 
-@pytest.mark.parametrize("count", [4_000, pytest.param(MANY, marks=[pytest.mark.slow, pytest.mark.timeout(300)])])
+@pytest.mark.parametrize(
+    "count", [4_000, pytest.param(MANY, marks=[pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)])]
+)
 def test_a_clean_log_of_many_transactions_gives_none(tmp_path: Path, count: int) -> None:
     write_transactions(tmp_path, count)
     result = run(tmp_path)

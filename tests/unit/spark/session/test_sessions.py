@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +13,11 @@ import pytest
 from oncelog.spark.session import sessions
 from oncelog.spark.session.errors import ServerLacksOncelog, SparkLostWorker, SparkSourceError, SparkWorkerLate
 from oncelog.spark.session.sessions import (
+    REDACTED_TEXTS,
+    SECRET_OPTIONS,
     JobSession,
     QueryRun,
+    hide_secrets,
     is_connect,
     known_error,
     missing_package_error,
@@ -33,6 +37,9 @@ class Conf:
     @property
     def getAll(self) -> dict[str, str]:  # noqa: N802 - PySpark's name
         return dict(self.values)
+
+    def get(self, name: str, default: str | None) -> str | None:
+        return self.values.get(name, default)
 
     def set(self, name: str, value: str) -> None:
         if name == self.refused:
@@ -179,3 +186,24 @@ def test_a_source_whose_process_was_late_is_to_be_started_again() -> None:
 @pytest.mark.parametrize("text", ["No module named 'mine'", "Failed to find the data source: kafka", "oncelogged"])
 def test_other_errors_are_not_taken_for_it(text: str) -> None:
     assert missing_package_error(RuntimeError(text)) is None
+
+
+def test_a_server_hides_the_secrets_of_a_query_s_message() -> None:
+    def option(name: str, value: str) -> str:
+        return f'options {{\n  key: "{name}"\n  value: "{value}"\n}}\n'
+
+    secret = 'hush \\"4711\\\\ '
+    hidden = ("valueSchema.registry.url", "kafka.sasl.jaas.config", "decodeRegistrySecret", "kafka.ssl.Key.Password")
+    text = "".join(option(name, secret) for name in hidden) + option("subscribe", "t") + option("topic", "passwords")
+    shown = re.sub(SECRET_OPTIONS, "*", text)
+    assert shown == "options {\n  *\n}\n" * len(hidden) + option("subscribe", "t") + option("topic", "passwords")
+
+
+def test_a_server_s_own_pattern_stays() -> None:
+    for present, expected in ({}, SECRET_OPTIONS), ({REDACTED_TEXTS: "mine"}, f"mine|{SECRET_OPTIONS}"):
+        conf: Any = Conf()
+        conf.values = dict(present)
+        session: Any = SimpleNamespace(conf=conf)
+        for _ in range(2):
+            hide_secrets(session)
+            assert conf.values == {REDACTED_TEXTS: expected}

@@ -172,7 +172,7 @@ def _named_partitions(topics: Mapping[TopicId, NamedPartitions]) -> list[dict[st
 
 
 def _member_state(code: int) -> str:
-    from oncelog.core.groups.consumer.member import MemberState
+    from oncelog.core.groups.modern.members import MemberState
 
     return MemberState(code).name if code in [*MemberState] else f"UNKNOWN ({code})"
 

@@ -98,6 +98,7 @@ class AcquiredBatches(NamedTuple):
     """Milliseconds since 1970 by this machine's clock; see ``ShareRecord.lock_until_ms``."""
     topic_id: bytes
     leader: int
+    """−1 if the connection to it has ended before the records were handed over: their acknowledgements will fail."""
     is_cut: bool = False
     """True if the response ended within a batch."""
 

@@ -41,11 +41,11 @@ def suspected_by(image: ClusterImage, broker: BrokerImage) -> Iterator[BrokerId]
             yield observer
 
 
-def suspect(image: ClusterImage, broker: BrokerImage, observer: BrokerId) -> list[Operation]:
+def suspect(image: ClusterImage, broker: BrokerImage, observer: BrokerId, since_ms: int) -> list[Operation]:
     """Operations by which an observer suspects a broker, or says again that it does."""
     if layout.SUSPICIONS not in image.versions:
         return []  # no broker of this version has registered since the upgrade
-    path, value = layout.suspicion_path(broker.broker_id, observer), layout.suspicion_value(broker.epoch)
+    path, value = layout.suspicion_path(broker.broker_id, observer), layout.suspicion_value(broker.epoch, since_ms)
     suspicion = image.suspicions.get((broker.broker_id, observer))
     if suspicion is None:
         return [Create(path, value, ephemeral=True)]

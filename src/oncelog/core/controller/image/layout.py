@@ -16,6 +16,7 @@ from oncelog.base.security import Endpoint, SecurityProtocol
 from oncelog.base.tree import Create
 from oncelog.core.controller.image.model import (
     UNKNOWN_BROKER_EPOCH,
+    UNKNOWN_MS,
     Assignment,
     BrokerImage,
     BrokerRecord,
@@ -376,8 +377,8 @@ def read_broker_record(path: str, value: bytes, version: int) -> tuple[BrokerId,
         raise DamagedFact(path, value) from error
 
 
-def suspicion_value(epoch: int) -> bytes:
-    return dumps({"version": 1, "epoch": epoch})
+def suspicion_value(epoch: int, since_ms: int) -> bytes:
+    return dumps({"version": 1, "epoch": epoch, "since_ms": since_ms})
 
 
 def suspicion_key(path: str) -> tuple[BrokerId, BrokerId]:
@@ -391,7 +392,8 @@ def suspicion_key(path: str) -> tuple[BrokerId, BrokerId]:
 
 def read_suspicion(path: str, value: bytes, version: int) -> Suspicion:
     try:
-        return Suspicion(int(loads(path, value)["epoch"]), version)
+        facts = loads(path, value)
+        return Suspicion(int(facts["epoch"]), version, int(facts.get("since_ms", UNKNOWN_MS)))
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedFact(path, value) from error
 

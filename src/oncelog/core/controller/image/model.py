@@ -153,12 +153,17 @@ class BrokerRecord(NamedTuple):
         return endpoint_of(self.endpoints, listener_name)
 
 
+UNKNOWN_MS: Final = -1
+
+
 class Suspicion(NamedTuple):
     """A broker's suspicion that another is frozen. ``epoch`` is the suspect's registration; ``version`` rises each time
     that the observer finds it so again."""
 
     epoch: int
     version: int = 0
+    since_ms: int = UNKNOWN_MS
+    """The suspect's last sign of life, by the observer's clock; −1 from one of an earlier version."""
 
 
 class ConfigImage(NamedTuple):

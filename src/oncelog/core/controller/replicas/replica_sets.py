@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from oncelog.base.ids import BrokerId
+from oncelog.base.ids import BrokerId, TopicPartition
+from oncelog.base.tree import Operation, Set
+from oncelog.core.controller.fencing import registration_checks, topics_check
+from oncelog.core.controller.image import layout
 from oncelog.core.controller.image.cluster_image import Brokers, ClusterImage, is_alive
-from oncelog.core.controller.image.model import PartitionImage, TopicImage
+from oncelog.core.controller.image.model import UNKNOWN_BROKER_EPOCH, PartitionImage, TopicImage
 from oncelog.core.controller.resources import MIN_INSYNC_REPLICAS
 
 Replicas = tuple[BrokerId, ...]
@@ -59,3 +62,33 @@ def without_stale_eligible(partition: PartitionImage, min_isr: int) -> Partition
     if partition.elr and is_full(partition.isr, partition.replicas, min_isr):
         return partition._replace(elr=())
     return partition
+
+
+def may_be_in_sync(image: ClusterImage, replica: BrokerId, broker_epoch: int) -> bool:
+    """True if a follower that fetched in registration ``broker_epoch`` (−1: unknown) may join: that one is current, and
+    the broker neither fenced nor stopping."""
+    broker = image.brokers.get(replica)
+    return broker is not None and broker.may_lead and broker_epoch in (UNKNOWN_BROKER_EPOCH, broker.epoch)
+
+
+def change_in_sync(
+    image: ClusterImage, partition: TopicPartition, in_sync: Sequence[BrokerId], leader_epoch: int
+) -> list[Operation] | None:
+    """The commit of a leader that changes its in-sync set (KIP-497), with conditions that only the current one meets;
+    None if the image has another leader epoch or lacks a broker involved."""
+    current = image.partition(partition)
+    if current is None or current.leader_epoch != leader_epoch:
+        return None
+    names = (current.leader, *(member for member in in_sync if member not in current.isr))
+    brokers = [broker for name in names if (broker := image.brokers.get(name)) is not None]
+    # A broker that the image does not have cannot be checked.
+    if len(brokers) < len(names):
+        return None
+    members = [replica for replica in current.replicas if replica in in_sync]
+    state = with_isr(current, members, min_insync_replicas(image, image.topics[partition.topic]))
+    value = layout.state_value(state, image.controller_epoch)
+    return [
+        *topics_check(image),
+        *(check for broker in brokers for check in registration_checks(image, broker)),
+        Set(layout.state_path(partition.topic, partition.partition), value, current.version),
+    ]

@@ -12,15 +12,13 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import MemberId
 from oncelog.core.groups.consumer.conversion import assignment_for, downgrade, may_downgrade, partitions_by_id
 from oncelog.core.groups.consumer.decision import AnswerT, ConsumerDecision, MemberTimer
-from oncelog.core.groups.consumer.group import ConsumerGroup, Topics
+from oncelog.core.groups.consumer.group import ConsumerGroup
 from oncelog.core.groups.consumer.identity import (
     check_not_fenced,
-    check_not_full,
-    known_member,
     known_static_member,
     replace_static,
 )
-from oncelog.core.groups.consumer.member import ClassicMetadata, ConsumerMember, MemberState
+from oncelog.core.groups.consumer.member import ClassicMetadata, ConsumerMember
 from oncelog.core.groups.consumer.member_update import (
     MemberUpdate,
     advance,
@@ -30,7 +28,7 @@ from oncelog.core.groups.consumer.member_update import (
     subscribe,
 )
 from oncelog.core.groups.consumer.removal import remove_members
-from oncelog.core.groups.consumer.settings import GroupLimits, MigrationPolicy, Refused
+from oncelog.core.groups.consumer.settings import GroupLimits, MigrationPolicy
 from oncelog.core.groups.model import (
     CONSUMER_PROTOCOL,
     UNKNOWN_MEMBER,
@@ -42,6 +40,9 @@ from oncelog.core.groups.model import (
     SyncReply,
     SyncRequest,
 )
+from oncelog.core.groups.modern.group import Refused
+from oncelog.core.groups.modern.members import MemberState
+from oncelog.core.groups.modern.topics import Topics
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.internal.consumer_protocol import PartitionsByTopic, Subscription, read_subscription
 
@@ -154,7 +155,7 @@ def _check_join(group: ConsumerGroup, request: JoinRequest, member_id: MemberId,
             f"Cannot join the consumer group {group.group_id} with the classic protocol because the group migration "
             "is disabled.",
         )
-    check_not_full(group, member_id, limits)
+    group.check_not_full(member_id, limits.max_size)
     if not group.supports(request.protocol_type, (protocol.name for protocol in request.protocols)):
         raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Member {member_id}'s protocols are not supported.")
 
@@ -213,7 +214,7 @@ def _classic_member(
 ) -> tuple[ConsumerMember, ClassicMetadata]:
     """The classic member that a request names, in its current generation. Raises Refused."""
     if instance_id is None:
-        member = known_member(group, member_id)
+        member = group.known_member(member_id)
     else:
         static_member = group.static_member(instance_id)
         if static_member is None:
@@ -252,7 +253,7 @@ def _leaving_member(group: ConsumerGroup, identity: LeavingMember) -> ConsumerMe
     """Raises Refused."""
     member_id, instance_id = identity
     if instance_id is None:
-        return known_member(group, member_id)
+        return group.known_member(member_id)
     static_member = group.static_member(instance_id)
     # An administrator names the instance id only.
     if member_id == UNKNOWN_MEMBER and static_member is not None:

@@ -15,11 +15,13 @@ from oncelog.core.groups.classic.persistence import group_value
 from oncelog.core.groups.classic.states import GroupState
 from oncelog.core.groups.consumer import records
 from oncelog.core.groups.consumer.decision import AnswerT, ConsumerDecision, Downgrade, MemberTimer
-from oncelog.core.groups.consumer.group import ConsumerGroup, Topics
-from oncelog.core.groups.consumer.member import ClassicMetadata, ConsumerMember, Partitions
-from oncelog.core.groups.consumer.metadata_hash import hash_of_topics
-from oncelog.core.groups.consumer.settings import GroupLimits, Refused
+from oncelog.core.groups.consumer.group import ConsumerGroup
+from oncelog.core.groups.consumer.member import ClassicMetadata, ConsumerMember
+from oncelog.core.groups.consumer.settings import GroupLimits
 from oncelog.core.groups.model import CONSUMER_PROTOCOL, JoinReply, Protocol, SyncReply
+from oncelog.core.groups.modern.group import Refused
+from oncelog.core.groups.modern.members import Partitions
+from oncelog.core.groups.modern.topics import Topics, hash_of_topics
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.internal.consumer_protocol import (
     Assignment,

@@ -12,10 +12,11 @@ from typing import Generic, NamedTuple, TypeVar
 from oncelog.base.ids import MemberId
 from oncelog.core.groups.classic.group import ClassicGroup
 from oncelog.core.groups.consumer.group import ConsumerGroup
-from oncelog.core.groups.consumer.member import Epochs, MemberState
+from oncelog.core.groups.consumer.member import Epochs
 from oncelog.core.groups.consumer.records import AnyRecord
 from oncelog.core.groups.consumer.settings import GroupLimits
 from oncelog.core.groups.model import JoinReply, SyncReply
+from oncelog.core.groups.modern.members import MemberState
 
 AnswerT = TypeVar("AnswerT")
 

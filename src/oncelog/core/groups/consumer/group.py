@@ -1,8 +1,7 @@
 """A consumer group of the new protocol (KIP-848), as its records describe it.
 
-The rule: only ``apply`` changes a group, and it accepts records in any order, after any compaction (KAFKA-17306,
-KAFKA-19862). A tombstone of something unknown changes nothing. A partition that two members claim belongs to the one
-that claimed it last; the other one's release leaves it there.
+Only ``apply`` changes a group (see ``modern.group``). A partition that two members claim belongs to the one that
+claimed it last; the other one's release leaves it there.
 """
 
 from __future__ import annotations
@@ -10,19 +9,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import Enum
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from oncelog.base.ids import GroupId, MemberId, TopicId, TopicName
-from oncelog.core.groups.consumer.member import (
-    ClassicMetadata,
-    ConsumerMember,
-    MemberState,
-    Partitions,
-    bytes_of_names,
-    bytes_of_share,
-)
+from oncelog.core.groups.consumer.member import ClassicMetadata, ConsumerMember
 from oncelog.core.groups.model import CONSUMER_PROTOCOL
 from oncelog.core.groups.model import Protocol as Offer
+from oncelog.core.groups.modern.group import FIRST_EPOCH, ModernGroup
+from oncelog.core.groups.modern.members import MemberState, Partitions, bytes_of_names
+from oncelog.core.groups.modern.topics import Topics
 from oncelog.records.internal.consumer_group_records import (
     ConsumerGroupKey,
     ConsumerGroupValue,
@@ -42,47 +37,6 @@ from oncelog.records.internal.consumer_group_records import (
 
 _MEMBER_STATES: Final = {state.value: state for state in MemberState}
 _NO_OWNERS: Final[Mapping[int, MemberId]] = {}
-
-
-class Topics(Protocol):
-    """The cluster's topics as groups see them."""
-
-    @property
-    def version(self) -> int:
-        """The version of the metadata: it rises whenever topics or racks change."""
-
-    @property
-    def version_with_new_topics(self) -> int:
-        """The version in which a topic was last created."""
-
-    def id_of(self, name: TopicName) -> TopicId | None: ...
-
-    def name_of(self, topic: TopicId) -> TopicName | None: ...
-
-    def partitions_of(self, topic: TopicId) -> int: ...
-
-    def hash_of(self, name: TopicName) -> int:
-        """XXH3-64 of a topic's id, name, partitions and racks; it changes whenever they do."""
-        ...
-
-
-class NoTopics:
-    """A cluster without topics."""
-
-    version = 0
-    version_with_new_topics = 0
-
-    def id_of(self, name: TopicName) -> TopicId | None:
-        return None
-
-    def name_of(self, topic: TopicId) -> TopicName | None:
-        return None
-
-    def partitions_of(self, topic: TopicId) -> int:
-        return 0
-
-    def hash_of(self, name: TopicName) -> int:
-        return 0
 
 
 class ConsumerGroupState(Enum):
@@ -125,25 +79,17 @@ class SubscribedTopics:
         return any(self._topics.id_of(name) is not None for names in (self._named, self._matched) for name in names)
 
 
-class ConsumerGroup:
+class ConsumerGroup(ModernGroup[ConsumerMember]):
     """The persisted state of one group."""
 
+    protocol = "consumer"
+
     def __init__(self, group_id: GroupId) -> None:
-        self.group_id = group_id
-        self.epoch = 1
-        self.metadata_hash = 0
-        self.target_epoch = 1
-        self.target_timestamp_ms = 0
-        """When the target assignment was computed; 0: not known, so the next one may be computed at once."""
-        self.members: dict[MemberId, ConsumerMember] = {}
+        super().__init__(group_id)
         self.static_members: dict[str, MemberId] = {}
-        self.target: dict[MemberId, Partitions] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
-        self.metadata_refresh_epoch: int | None = None
-        """The epoch in which the metadata hash was last compared. Soft: None after loading and new metadata."""
         self.resolving_until_ms = 0
         """End of the time in which the result of a running resolution is awaited. Soft."""
-        self._held_bytes = 0
         self._owners: dict[TopicId, dict[int, MemberId]] = {}
         self._topic_subscribers: Counter[TopicName] = Counter()
         self._regex_subscribers: Counter[str] = Counter()
@@ -226,10 +172,6 @@ class ConsumerGroup:
         regexes = self.regexes if resolved is None else resolved
         return names.union(*(resolution.topics for regex, resolution in regexes.items() if regex not in dropped))
 
-    def size_bytes(self) -> int:
-        """An estimate of the memory that members, their targets, and resolved expressions hold."""
-        return self._held_bytes
-
     def preferred_assignor(
         self, before: ConsumerMember | None, after: ConsumerMember | None, configured: Collection[str]
     ) -> str:
@@ -260,11 +202,11 @@ class ConsumerGroup:
             case ConsumerGroupKey(), ConsumerGroupValue():
                 self.epoch, self.metadata_hash = value
             case ConsumerGroupKey(), None:
-                self.epoch, self.metadata_hash = 1, 0
+                self.epoch, self.metadata_hash = FIRST_EPOCH, 0
             case TargetEpochKey(), TargetEpochValue():
                 self.target_epoch, self.target_timestamp_ms = value
             case TargetEpochKey(), None:
-                self.target_epoch, self.target_timestamp_ms = 1, 0
+                self.target_epoch, self.target_timestamp_ms = FIRST_EPOCH, 0
             case TargetMemberKey(), TargetMemberValue():
                 share = {topic: frozenset(partitions) for topic, partitions in value.partitions.items()}
                 self._set_target(MemberId(key.member), share)
@@ -284,14 +226,6 @@ class ConsumerGroup:
             case CurrentMemberKey(), None:
                 self._unassign(MemberId(key.member))
 
-    def _set_target(self, member_id: MemberId, share: Partitions | None) -> None:
-        self._held_bytes -= bytes_of_share(self.target.get(member_id, {}))
-        if share is None:
-            self.target.pop(member_id, None)
-        else:
-            self.target[member_id] = share
-            self._held_bytes += bytes_of_share(share)
-
     def _set_regex(self, regex: str, resolution: ResolvedRegex | None) -> None:
         before = self.regexes.get(regex)
         if before is not None:
@@ -301,16 +235,6 @@ class ConsumerGroup:
         else:
             self.regexes[regex] = resolution
             self._held_bytes += len(regex) + bytes_of_names(resolution.topics)
-
-    def _set_member(self, member_id: MemberId, member: ConsumerMember | None) -> None:
-        before = self.members.get(member_id)
-        if before is not None:
-            self._held_bytes -= before.size_bytes()
-        if member is None:
-            self.members.pop(member_id, None)
-        else:
-            self.members[member_id] = member
-            self._held_bytes += member.size_bytes()
 
     def _subscribe(self, member_id: MemberId, value: MemberValue) -> None:
         before = self.members.get(member_id)

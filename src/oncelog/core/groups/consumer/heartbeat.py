@@ -15,19 +15,15 @@ from oncelog.core.groups.classic.states import GroupState
 from oncelog.core.groups.consumer import records
 from oncelog.core.groups.consumer.conversion import upgrade
 from oncelog.core.groups.consumer.decision import ConsumerDecision, HeartbeatAnswer, MemberTimer
-from oncelog.core.groups.consumer.group import ConsumerGroup, Topics
-from oncelog.core.groups.consumer.identity import check_not_full, known_member, known_static_member, replace_static
-from oncelog.core.groups.consumer.member import (
-    JOINING_EPOCH,
-    LEAVING_STATIC_EPOCH,
-    NOTHING,
-    ConsumerMember,
-    Epochs,
-    Partitions,
-)
+from oncelog.core.groups.consumer.group import ConsumerGroup
+from oncelog.core.groups.consumer.identity import known_static_member, replace_static
+from oncelog.core.groups.consumer.member import LEAVING_STATIC_EPOCH, NOTHING, ConsumerMember, Epochs
 from oncelog.core.groups.consumer.member_update import MemberUpdate, advance, choose_target, raise_epoch, subscribe
 from oncelog.core.groups.consumer.removal import remove_members
-from oncelog.core.groups.consumer.settings import GroupLimits, Refused
+from oncelog.core.groups.consumer.settings import GroupLimits
+from oncelog.core.groups.modern.group import Refused
+from oncelog.core.groups.modern.members import JOINING_EPOCH, Partitions
+from oncelog.core.groups.modern.topics import Topics
 
 NOT_SENT: Final = -1
 AnyGroup = ConsumerGroup | ClassicGroup
@@ -65,7 +61,7 @@ def decide_heartbeat(
     """Decide a heartbeat of a member that joins or goes on; ``group`` is None if it does not exist. Raises Refused."""
     decision = HeartbeatDecision(HeartbeatAnswer(request.member_id, request.epoch))
     group = _consumer_group(group, request, topics, limits, decision)
-    check_not_full(group, request.member_id, limits)
+    group.check_not_full(request.member_id, limits.max_size)
     before = _static_member(group, request, decision) if request.instance_id else _dynamic_member(group, request)
     update = MemberUpdate(group, before, _updated(before, request), topics, limits, now_ms)
     if before.classic is not None:
@@ -92,7 +88,7 @@ def decide_leave(
         raise not_consumer(request)
     decision = HeartbeatDecision(HeartbeatAnswer(request.member_id, request.epoch))
     if request.instance_id is None:
-        member = known_member(group, request.member_id)
+        member = group.known_member(request.member_id)
     else:
         member = known_static_member(group, request.member_id, request.instance_id)
         if request.epoch == LEAVING_STATIC_EPOCH:
@@ -134,7 +130,7 @@ def not_consumer(request: ConsumerHeartbeat) -> Refused:
 def _dynamic_member(group: ConsumerGroup, request: ConsumerHeartbeat) -> ConsumerMember:
     if request.epoch == JOINING_EPOCH and request.member_id not in group.members:
         return ConsumerMember(request.member_id)
-    member = known_member(group, request.member_id)
+    member = group.known_member(request.member_id)
     _check_epoch(member, request)
     return member
 

@@ -7,25 +7,9 @@ from oncelog.base.ids import MemberId
 from oncelog.core.groups.consumer import records
 from oncelog.core.groups.consumer.decision import AnswerT, ConsumerDecision
 from oncelog.core.groups.consumer.group import ConsumerGroup
-from oncelog.core.groups.consumer.member import JOINING_EPOCH, ConsumerMember
-from oncelog.core.groups.consumer.settings import GroupLimits, Refused
-
-
-def check_not_full(group: ConsumerGroup, member_id: MemberId, limits: GroupLimits) -> None:
-    """Raises Refused for a new member of a full group."""
-    if len(group.members) >= limits.max_size and member_id not in group.members:
-        raise Refused(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"The consumer group has reached its maximum capacity of {limits.max_size} members.",
-        )
-
-
-def known_member(group: ConsumerGroup, member_id: MemberId) -> ConsumerMember:
-    """Raises Refused."""
-    member = group.members.get(member_id)
-    if member is None:
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
-    return member
+from oncelog.core.groups.consumer.member import ConsumerMember
+from oncelog.core.groups.modern.group import Refused
+from oncelog.core.groups.modern.members import JOINING_EPOCH
 
 
 def known_static_member(group: ConsumerGroup, member_id: MemberId, instance_id: str) -> ConsumerMember:

@@ -7,50 +7,19 @@ partition that has been the member's since.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from enum import IntEnum
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from oncelog.base.ids import MemberId, TopicId, TopicName
 from oncelog.core.groups.model import Protocol
+from oncelog.core.groups.modern.members import JOINING_EPOCH, MEMBER_BYTES, MemberState, bytes_of_names
 
-Partitions = Mapping[TopicId, frozenset[int]]
-"""Partitions by topic."""
 Epochs = Mapping[TopicId, Mapping[int, int]]
 """Topic → partition → the epoch in which its owner got it."""
-JOINING_EPOCH: Final = 0
-LEAVING_EPOCH: Final = -1
 LEAVING_STATIC_EPOCH: Final = -2
 """A static member that leaves for a while: its successor gets its partitions."""
 NOTHING: Final[Mapping[TopicId, Mapping[int, int]]] = {}
-
-
-MEMBER_BYTES: Final = 2000
-"""Estimated memory of a member besides its subscription and partitions."""
-_NAME_BYTES: Final = 120
 _PARTITION_BYTES: Final = 100
-_TARGET_PARTITION_BYTES: Final = 80
-
-
-def bytes_of_names(names: Collection[str]) -> int:
-    """An estimate of the memory of a set of names."""
-    return _NAME_BYTES * len(names) + sum(map(len, names))
-
-
-def bytes_of_share(share: Partitions) -> int:
-    """An estimate of the memory of a member's share of the target assignment."""
-    return _TARGET_PARTITION_BYTES * sum(map(len, share.values()))
-
-
-class MemberState(IntEnum):
-    """The state of a member, with the codes of its record."""
-
-    STABLE = 0
-    UNREVOKED_PARTITIONS = 1
-    """The member has not confirmed yet that it gave up ``pending_revocation``."""
-    UNRELEASED_PARTITIONS = 2
-    """Partitions of its target still belong to other members."""
-    UNKNOWN = 127
 
 
 class ClassicMetadata(NamedTuple):

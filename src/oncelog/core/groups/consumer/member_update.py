@@ -16,12 +16,14 @@ from oncelog.base.ids import MemberId, TopicId, TopicName
 from oncelog.core.groups.consumer import records
 from oncelog.core.groups.consumer.assignors.spec import GroupSpec, MemberSpec
 from oncelog.core.groups.consumer.decision import AnswerT, ConsumerDecision, MemberTimer
-from oncelog.core.groups.consumer.group import ConsumerGroup, Topics
-from oncelog.core.groups.consumer.member import ConsumerMember, MemberState, Partitions
-from oncelog.core.groups.consumer.metadata_hash import hash_of_topics
+from oncelog.core.groups.consumer.group import ConsumerGroup
+from oncelog.core.groups.consumer.member import ConsumerMember
 from oncelog.core.groups.consumer.reconciliation import Target, reconcile
 from oncelog.core.groups.consumer.regular_expressions import change_regex, expressions_due
-from oncelog.core.groups.consumer.settings import GroupLimits, Refused
+from oncelog.core.groups.consumer.settings import GroupLimits
+from oncelog.core.groups.modern.group import Refused
+from oncelog.core.groups.modern.members import MemberState, Partitions
+from oncelog.core.groups.modern.topics import Topics, hash_of_topics
 
 
 class SubscriptionChange(NamedTuple):
@@ -57,8 +59,7 @@ def subscribe(update: MemberUpdate, decision: ConsumerDecision[AnswerT]) -> Subs
 def raise_epoch(update: MemberUpdate, decision: ConsumerDecision[AnswerT], *, bump: bool) -> int:
     """The group's epoch after the change; it rises with subscriptions and with the topics themselves."""
     group, before, after = update.group, update.before, update.after
-    if not bump and group.metadata_refresh_epoch is not None and group.metadata_refresh_epoch <= group.epoch:
-        # Compared since the last metadata change, and the records of that comparison were appended.
+    if not bump and group.is_compared():
         return group.epoch
     is_last = before.regex != after.regex and group.regex_subscribers(before.regex) == 1
     names = group.subscribed_topics([before], after, [before.regex] if before.regex and is_last else [])
@@ -74,9 +75,7 @@ def raise_epoch(update: MemberUpdate, decision: ConsumerDecision[AnswerT], *, bu
 def choose_target(update: MemberUpdate, epoch: int, decision: ConsumerDecision[AnswerT]) -> Target:
     """The member's target: a new assignment when one is due, or the last one."""
     group, member, limits = update.group, update.after, update.limits
-    # A time in the future is that of a coordinator whose clock is ahead: the interval cannot be told from it.
-    is_recent = 0 <= update.now_ms - group.target_timestamp_ms < limits.assignment_interval_ms
-    if group.target_epoch >= epoch or (is_recent and group.target_timestamp_ms):
+    if not group.is_target_due(epoch, limits.assignment_interval_ms, update.now_ms):
         return last_target(update)
     predecessor = group.static_members.get(member.instance_id) if member.instance_id is not None else None
     members = {name: other for name, other in group.members.items() if name != predecessor} | {member.member_id: member}

@@ -11,7 +11,7 @@ from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import MemberId, TopicId, TopicName
 from oncelog.core.groups.consumer.group import ConsumerGroup
 from oncelog.core.groups.consumer.member import ConsumerMember
-from oncelog.core.groups.consumer.settings import Refused
+from oncelog.core.groups.modern.group import Refused
 
 PartitionCheck = Callable[[TopicName, TopicId, int], ErrorCode]
 """The error code of a commit for one partition."""

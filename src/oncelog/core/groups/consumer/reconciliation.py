@@ -10,7 +10,8 @@ from collections.abc import Callable, Container, Mapping
 from typing import Final, NamedTuple
 
 from oncelog.base.ids import MemberId, TopicId
-from oncelog.core.groups.consumer.member import NOTHING, ConsumerMember, Epochs, MemberState, Partitions
+from oncelog.core.groups.consumer.member import NOTHING, ConsumerMember, Epochs
+from oncelog.core.groups.modern.members import MemberState, Partitions
 
 OwnersOf = Callable[[TopicId], Mapping[int, MemberId]]
 """The owners of a topic's partitions; others are free."""

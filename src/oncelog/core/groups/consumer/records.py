@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from oncelog.base.ids import GroupId, MemberId
 from oncelog.core.groups.consumer.group import ConsumerGroup, ResolvedRegex
-from oncelog.core.groups.consumer.member import ConsumerMember, Partitions
+from oncelog.core.groups.consumer.member import ConsumerMember
 from oncelog.core.groups.model import Record
+from oncelog.core.groups.modern.members import Partitions
 from oncelog.records.internal import consumer_group_records, group_records
 from oncelog.records.internal.consumer_group_records import (
     ClassicMemberValue,

@@ -14,11 +14,12 @@ from typing import Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.core.groups.consumer import records
-from oncelog.core.groups.consumer.group import ConsumerGroup, ResolvedRegex, Topics
+from oncelog.core.groups.consumer.group import ConsumerGroup, ResolvedRegex
 from oncelog.core.groups.consumer.member import ConsumerMember
-from oncelog.core.groups.consumer.metadata_hash import hash_of_topics
 from oncelog.core.groups.consumer.records import GroupRecord
-from oncelog.core.groups.consumer.settings import GroupLimits, Refused
+from oncelog.core.groups.consumer.settings import GroupLimits
+from oncelog.core.groups.modern.group import Refused
+from oncelog.core.groups.modern.topics import Topics, hash_of_topics
 from oncelog.records.patterns import Pattern, PatternRefused
 
 LEAST_INTERVAL_MS: Final = 10_000

@@ -12,10 +12,10 @@ from oncelog.base.ids import MemberId
 from oncelog.core.groups.consumer import records
 from oncelog.core.groups.consumer.conversion import downgrade, may_downgrade
 from oncelog.core.groups.consumer.decision import AnswerT, ConsumerDecision
-from oncelog.core.groups.consumer.group import ConsumerGroup, Topics
+from oncelog.core.groups.consumer.group import ConsumerGroup
 from oncelog.core.groups.consumer.member import ConsumerMember
-from oncelog.core.groups.consumer.metadata_hash import hash_of_topics
 from oncelog.core.groups.consumer.settings import GroupLimits
+from oncelog.core.groups.modern.topics import Topics, hash_of_topics
 
 
 def remove_members(

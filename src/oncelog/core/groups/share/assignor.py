@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from oncelog.base.ids import MemberId, TopicId
-from oncelog.core.groups.consumer.member import Partitions
+from oncelog.core.groups.modern.members import Partitions
 
 NAME: Final = "simple"
 Assignment = Mapping[MemberId, Partitions]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from oncelog.base.ids import GroupId, MemberId, Offset, TopicId
-from oncelog.core.groups.consumer.member import Partitions
+from oncelog.core.groups.modern.members import Partitions
 from oncelog.core.groups.share.records import ShareRecord
 
 UNINITIALIZED_OFFSET = Offset(-1)

@@ -1,7 +1,6 @@
 """A share group (KIP-932), as its records describe it.
 
-The rule of consumer groups: only ``apply`` changes a group, and it accepts records in any order, after any compaction.
-A tombstone of something unknown changes nothing.
+Only ``apply`` changes a group (see ``modern.group``).
 """
 
 from __future__ import annotations
@@ -12,9 +11,10 @@ from enum import Enum
 from typing import NamedTuple
 
 from oncelog.base.ids import GroupId, MemberId, TopicId, TopicName
-from oncelog.core.groups.consumer.group import Topics
-from oncelog.core.groups.consumer.member import JOINING_EPOCH, Partitions, bytes_of_share
-from oncelog.core.groups.share.member import NOTHING, ShareMember
+from oncelog.core.groups.modern.group import FIRST_EPOCH, ModernGroup
+from oncelog.core.groups.modern.members import JOINING_EPOCH, NO_PARTITIONS
+from oncelog.core.groups.modern.topics import Topics
+from oncelog.core.groups.share.member import ShareMember
 from oncelog.core.groups.share.state_topics import StateTopics, TopicPartitions
 from oncelog.records.internal.share_group_records import (
     NamedPartitions,
@@ -34,8 +34,6 @@ from oncelog.records.internal.share_group_records import (
     ShareValue,
 )
 
-_FIRST_EPOCH = 1
-
 
 class ShareGroupState(Enum):
     """The state of a group, by the words that describe it."""
@@ -51,24 +49,17 @@ class Deletion(NamedTuple):
     until_ms: int
 
 
-class ShareGroup:
+class ShareGroup(ModernGroup[ShareMember]):
     """The persisted state of one group."""
 
+    protocol = "share"
+
     def __init__(self, group_id: GroupId) -> None:
-        self.group_id = group_id
-        self.epoch = _FIRST_EPOCH
-        self.metadata_hash = 0
-        self.target_epoch = _FIRST_EPOCH
-        self.target_timestamp_ms = 0
-        """When the target assignment was computed; 0: not known, so the next one may be computed at once."""
-        self.members: dict[MemberId, ShareMember] = {}
-        self.target: dict[MemberId, Partitions] = {}
+        super().__init__(group_id)
         self.state_topics: StateTopics | None = None
         """None: no record names any, other than a record that names no topic."""
         self.initializing_since_ms: dict[TopicId, int] = {}
         """When the initialization of a topic's state was last written down, or loaded. Soft."""
-        self.metadata_refresh_epoch: int | None = None
-        """The epoch in which the metadata hash was last compared. Soft: None after loading and new metadata."""
         self.uncertain: dict[TopicId, frozenset[int]] = {}
         """Partitions whose initialization may have failed: it is repeated at the next heartbeat. Soft."""
         self.first_counts: dict[TopicId, int] = {}
@@ -78,7 +69,7 @@ class ShareGroup:
         self.complete_until_ms: float | None = None
         """No subscribed partition lacks state until then; None: to be found out. Soft: a steady member asks at each
         heartbeat."""
-        self._held_bytes = 0
+        self._state_count = 0
         self._has_unassigned: bool | None = None
         """Cached between records: a steady member asks at each heartbeat."""
         self._topic_subscribers: Counter[TopicName] = Counter()
@@ -133,9 +124,9 @@ class ShareGroup:
             if TopicName(named.name) in self._topic_subscribers and topics.id_of(TopicName(named.name)) == topic
         )
 
-    def size_bytes(self) -> int:
-        """An estimate of the memory that members, their targets, and the names of topics with state hold."""
-        return self._held_bytes
+    def state_count(self) -> int:
+        """See ``StateTopics.partition_count``."""
+        return self._state_count
 
     def apply(self, key: ShareKey, value: ShareValue | None) -> None:
         """Take over one record; None is a tombstone."""
@@ -144,11 +135,11 @@ class ShareGroup:
             case ShareGroupKey(), ShareGroupValue():
                 self.epoch, self.metadata_hash = value
             case ShareGroupKey(), None:
-                self.epoch, self.metadata_hash = _FIRST_EPOCH, 0
+                self.epoch, self.metadata_hash = FIRST_EPOCH, 0
             case ShareTargetEpochKey(), ShareTargetEpochValue():
                 self.target_epoch, self.target_timestamp_ms = value
             case ShareTargetEpochKey(), None:
-                self.target_epoch, self.target_timestamp_ms = _FIRST_EPOCH, 0
+                self.target_epoch, self.target_timestamp_ms = FIRST_EPOCH, 0
             case ShareTargetMemberKey(), ShareTargetMemberValue():
                 share = {topic: frozenset(partitions) for topic, partitions in value.partitions.items()}
                 self._set_target(MemberId(key.member), share)
@@ -163,34 +154,17 @@ class ShareGroup:
             case ShareCurrentMemberKey(), None:
                 self._unassign(MemberId(key.member))
             case ShareStateTopicsKey(), ShareStateTopicsValue():
-                initializing, initialized = (
-                    {topic: _partitions_of(named) for topic, named in topics.items()}
-                    for topics in (value.initializing, value.initialized)
-                )
-                self._set_state_topics(StateTopics(initializing, initialized, frozenset(value.deleting)))
+                self._set_state_topics(state_topics_of(value))
             case ShareStateTopicsKey(), None:
                 self._set_state_topics(None)
 
-    def _set_target(self, member_id: MemberId, share: Partitions | None) -> None:
-        self._held_bytes -= bytes_of_share(self.target.get(member_id, NOTHING))
-        if share is None:
-            self.target.pop(member_id, None)
-        else:
-            self.target[member_id] = share
-            self._held_bytes += bytes_of_share(share)
-
     def _set_state_topics(self, state: StateTopics | None) -> None:
-        for topics, sign in ((self.state_topics, -1), (state, 1)):
-            self._held_bytes += 0 if topics is None else sign * topics.size_bytes()
+        self._state_count = 0 if state is None else state.partition_count()
         self.state_topics = state
 
     def _set_member(self, member_id: MemberId, member: ShareMember | None) -> None:
-        before = self.members.pop(member_id, None) if member is None else self.members.get(member_id)
-        if member is not None:
-            self.members[member_id] = member
-        for value, sign in ((before, -1), (member, 1)):
-            self._held_bytes += 0 if value is None else sign * value.size_bytes()
-        _count(self._topic_subscribers, before, member)
+        _count(self._topic_subscribers, self.members.get(member_id), member)
+        super()._set_member(member_id, member)
 
     def _subscribe(self, member_id: MemberId, value: ShareMemberValue) -> None:
         member = (self.members.get(member_id) or ShareMember(member_id))._replace(
@@ -213,8 +187,16 @@ class ShareGroup:
     def _unassign(self, member_id: MemberId) -> None:
         member = self.members.get(member_id)
         if member is not None:
-            fresh = member._replace(epoch=JOINING_EPOCH, previous_epoch=-1, assigned=NOTHING)
+            fresh = member._replace(epoch=JOINING_EPOCH, previous_epoch=-1, assigned=NO_PARTITIONS)
             self._set_member(member_id, fresh)
+
+
+def state_topics_of(value: ShareStateTopicsValue) -> StateTopics:
+    initializing, initialized = (
+        {topic: _partitions_of(named) for topic, named in topics.items()}
+        for topics in (value.initializing, value.initialized)
+    )
+    return StateTopics(initializing, initialized, frozenset(value.deleting))
 
 
 def _partitions_of(named: NamedPartitions) -> TopicPartitions:

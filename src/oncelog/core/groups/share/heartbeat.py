@@ -20,10 +20,9 @@ from typing import NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId, MemberId, Offset, TopicId, TopicName
-from oncelog.core.groups.consumer.group import Topics
-from oncelog.core.groups.consumer.member import JOINING_EPOCH, MemberState, Partitions
-from oncelog.core.groups.consumer.metadata_hash import hash_of_topics
-from oncelog.core.groups.consumer.settings import Refused
+from oncelog.core.groups.modern.group import Refused
+from oncelog.core.groups.modern.members import JOINING_EPOCH, NO_PARTITIONS, MemberState, Partitions
+from oncelog.core.groups.modern.topics import Topics, hash_of_topics
 from oncelog.core.groups.share import records
 from oncelog.core.groups.share.assignor import ShareMemberSpec, ShareSpec, assign
 from oncelog.core.groups.share.decision import (
@@ -33,7 +32,7 @@ from oncelog.core.groups.share.decision import (
     ShareHeartbeatAnswer,
 )
 from oncelog.core.groups.share.group import ShareGroup
-from oncelog.core.groups.share.member import NOTHING, ShareMember
+from oncelog.core.groups.share.member import ShareMember
 from oncelog.core.groups.share.settings import ShareGroupSettings
 from oncelog.core.groups.share.state_topics import StateTopics, TopicPartitions
 
@@ -85,7 +84,7 @@ def decide_heartbeat(
 def decide_leave(group: object | None, request: ShareHeartbeat, topics: Topics) -> ShareDecision:
     """Decide the last heartbeat of a member, epoch −1. Raises Refused."""
     group = share_group(group, request.group_id)
-    decision = remove_member(group, _known_member(group, request.member_id), topics)
+    decision = remove_member(group, group.known_member(request.member_id), topics)
     decision.answer = ShareHeartbeatAnswer(request.member_id, request.epoch)
     return decision
 
@@ -121,24 +120,13 @@ def _share_group(group: object | None, group_id: GroupId, *, creates: bool) -> S
 
 def _member(group: ShareGroup, request: ShareHeartbeat, settings: ShareGroupSettings) -> ShareMember:
     """The member in an epoch that the coordinator can have told it. Raises Refused."""
-    if len(group.members) >= settings.max_size and request.member_id not in group.members:
-        raise Refused(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"The share group has reached its maximum capacity of {settings.max_size} members.",
-        )
+    group.check_not_full(request.member_id, settings.max_size)
     if request.epoch == JOINING_EPOCH:
         return group.members.get(request.member_id) or ShareMember(request.member_id)
-    member = _known_member(group, request.member_id)
+    member = group.known_member(request.member_id)
     if request.epoch in (member.epoch, member.previous_epoch) and request.epoch <= member.epoch:
         return member
     raise Refused(ErrorCode.FENCED_MEMBER_EPOCH, _fenced(member, request.epoch))
-
-
-def _known_member(group: ShareGroup, member_id: MemberId) -> ShareMember:
-    member = group.members.get(member_id)
-    if member is None:
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
-    return member
 
 
 def _fenced(member: ShareMember, epoch: int) -> str:
@@ -170,8 +158,7 @@ def _raise_epoch(update: _Update, decision: ShareDecision) -> tuple[int, bool]:
     rises = not after.subscribes_as(before)
     if group.target_epoch >= group.epoch:
         rises |= group.has_unassigned_partitions(update.topics)
-    if not rises and group.metadata_refresh_epoch is not None and group.metadata_refresh_epoch <= group.epoch:
-        # Compared since the last metadata change, and the records of that comparison were appended.
+    if not rises and group.is_compared():
         return group.epoch, False
     metadata_hash = hash_of_topics(group.subscribed_topics(before, after), update.topics)
     rises |= metadata_hash != group.metadata_hash
@@ -185,18 +172,16 @@ def _raise_epoch(update: _Update, decision: ShareDecision) -> tuple[int, bool]:
 def _choose_target(update: _Update, epoch: int, decision: ShareDecision) -> tuple[int, Partitions]:
     """The epoch of the target assignment, and the member's share: of a new assignment when one is due, or the last."""
     group, member = update.group, update.after
-    # A time in the future is that of a coordinator whose clock is ahead: the interval cannot be told from it.
-    is_recent = 0 <= update.now_ms - group.target_timestamp_ms < update.settings.assignment_interval_ms
-    if group.target_epoch >= epoch or (is_recent and group.target_timestamp_ms):
-        return group.target_epoch, group.target.get(member.member_id, NOTHING)
+    if not group.is_target_due(epoch, update.settings.assignment_interval_ms, update.now_ms):
+        return group.target_epoch, group.target.get(member.member_id, NO_PARTITIONS)
     members = group.members | {member.member_id: member}
     assignment = assign(_spec(group, members, update.topics))
     for member_id in members:
-        share = assignment.get(member_id, NOTHING)
+        share = assignment.get(member_id, NO_PARTITIONS)
         if share != group.target.get(member_id):
             decision.records.append(records.target(group.group_id, member_id, share))
     decision.records.append(records.target_epoch(group.group_id, epoch, update.now_ms))
-    return epoch, assignment.get(member.member_id, NOTHING)
+    return epoch, assignment.get(member.member_id, NO_PARTITIONS)
 
 
 def _spec(group: ShareGroup, members: Mapping[MemberId, ShareMember], topics: Topics) -> ShareSpec:
@@ -204,7 +189,7 @@ def _spec(group: ShareGroup, members: Mapping[MemberId, ShareMember], topics: To
     # Members mostly subscribe alike: their topics are looked up once.
     ids = {names: _ids_of(names, topics) for names in {member.topics for member in members.values()}}
     specs = {
-        member_id: ShareMemberSpec(ids[member.topics], group.target.get(member_id, NOTHING))
+        member_id: ShareMemberSpec(ids[member.topics], group.target.get(member_id, NO_PARTITIONS))
         for member_id, member in members.items()
     }
     initialized = {} if group.state_topics is None else group.state_topics.partitions()

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from oncelog.base.ids import MemberId, TopicId, TopicName
-from oncelog.core.groups.consumer.member import (
+from oncelog.base.ids import MemberId, TopicName
+from oncelog.core.groups.modern.members import (
     JOINING_EPOCH,
     MEMBER_BYTES,
+    NO_PARTITIONS,
     MemberState,
     Partitions,
     bytes_of_names,
     bytes_of_share,
 )
-
-NOTHING: Final[Mapping[TopicId, frozenset[int]]] = {}
 
 
 class ShareMember(NamedTuple):
@@ -30,7 +28,7 @@ class ShareMember(NamedTuple):
     client_id: str = ""
     client_host: str = ""
     topics: frozenset[TopicName] = frozenset()
-    assigned: Partitions = NOTHING
+    assigned: Partitions = NO_PARTITIONS
 
     def size_bytes(self) -> int:
         """An estimate of the memory that the member holds."""

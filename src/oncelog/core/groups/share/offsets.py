@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_TOPIC_ID, GroupId, Offset, TopicId, TopicName
-from oncelog.core.groups.consumer.group import Topics
-from oncelog.core.groups.consumer.member import Partitions
-from oncelog.core.groups.consumer.settings import Refused
+from oncelog.core.groups.modern.group import Refused
+from oncelog.core.groups.modern.members import Partitions
+from oncelog.core.groups.modern.topics import Topics
 from oncelog.core.groups.share import records
 from oncelog.core.groups.share.decision import PartitionState
 from oncelog.core.groups.share.group import ShareGroup

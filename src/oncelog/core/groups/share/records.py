@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from oncelog.base.ids import GroupId, MemberId, TopicId
-from oncelog.core.groups.consumer.member import Partitions
 from oncelog.core.groups.model import Record
+from oncelog.core.groups.modern.members import Partitions
 from oncelog.core.groups.share.group import ShareGroup
 from oncelog.core.groups.share.member import ShareMember
 from oncelog.core.groups.share.state_topics import UNKNOWN_TOPIC, NameOf, StateTopics, Topics

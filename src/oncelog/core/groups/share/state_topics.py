@@ -10,12 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from oncelog.base.ids import TopicId, TopicName
-from oncelog.core.groups.consumer.member import Partitions
+from oncelog.core.groups.modern.members import Partitions
 
 UNKNOWN_TOPIC: Final = "<UNKNOWN>"
 """The name in records of a topic that no longer exists."""
-_TOPIC_BYTES: Final = 300
-PARTITION_BYTES: Final = 80
 NameOf = Callable[[TopicId], TopicName | None]
 
 
@@ -71,12 +69,10 @@ class StateTopics(NamedTuple):
         )
         return StateTopics(initializing, initialized, self.deleting.difference(gone))
 
-    def size_bytes(self) -> int:
-        """An estimate of the memory that it holds."""
-        size = _TOPIC_BYTES * len(self.deleting)
-        for topics in (self.initializing, self.initialized):
-            size += sum(_TOPIC_BYTES + PARTITION_BYTES * len(named.partitions) for named in topics.values())
-        return size
+    def partition_count(self) -> int:
+        """The partitions, and one more for each topic: what counts towards ``oncelog.group.share.partitions.max``."""
+        known = union(self.initialized, self.initializing)
+        return len(self.deleting) + sum(1 + len(named.partitions) for named in known.values())
 
 
 def union(first: Topics, second: Topics) -> dict[TopicId, TopicPartitions]:

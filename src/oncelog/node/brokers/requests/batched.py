@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from oncelog.base.errors import ErrorCode
+from oncelog.base.errors import ErrorCode, error_code_of
 from oncelog.base.ids import BrokerId, ProducerEpoch, ProducerId, TopicName, TopicPartition, TransactionalId
 from oncelog.core.transactions.identity import Identity
 from oncelog.core.transactions.model import AddReply, TransactionDescription, VerifyReply
@@ -312,11 +312,3 @@ class _DescriptionBatch:
 
     def request(self) -> DescribeTransactionsRequest:
         return DescribeTransactionsRequest(transactional_ids=list(self._ids))
-
-
-def error_code_of(number: int) -> ErrorCode:
-    """The error code of a response. Codes unknown to this version become UNKNOWN_SERVER_ERROR, never NONE."""
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -7,7 +7,7 @@ answered in either order. :class:`Rising` therefore compares a response only wit
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Final, NamedTuple
 
 from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicName
@@ -31,6 +31,7 @@ class Exchange(NamedTuple):
     request: Any
     at_ms: int
     broker_id: int = ALONE
+    connection: Hashable = ""
 
 
 def name_of(request: object) -> str:

@@ -22,15 +22,24 @@ from oncelog.sim.checkers.wire.generations import Generations
 from oncelog.sim.checkers.wire.member_answers import MemberAnswers
 from oncelog.sim.checkers.wire.outcomes import TRANSACTIONS_V2, Outcomes
 from oncelog.sim.checkers.wire.ownership import Ownership
+from oncelog.sim.checkers.wire.shares import Shares
 from oncelog.sim.checkers.wire.watermarks import ClusterWatermarks, Watermarks
 from oncelog.wire.message import Request
+from oncelog.wire.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+)
 from oncelog.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
 from oncelog.wire.messages.create_topics import CreateTopicsResponse
-from oncelog.wire.messages.delete_groups import DeleteGroupsRequest
+from oncelog.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from oncelog.wire.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+from oncelog.wire.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+)
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from oncelog.wire.messages.end_txn import EndTxnResponse
 from oncelog.wire.messages.fetch import FetchResponse
@@ -44,6 +53,8 @@ from oncelog.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommi
 from oncelog.wire.messages.offset_delete import OffsetDeleteRequest
 from oncelog.wire.messages.offset_fetch import OffsetFetchResponse
 from oncelog.wire.messages.produce import ProduceRequest, ProduceResponse
+from oncelog.wire.messages.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
+from oncelog.wire.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
 from oncelog.wire.messages.sync_group import SyncGroupResponse
 from oncelog.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 
@@ -73,6 +84,8 @@ class WireObserver:
         self._generations = Generations(self._report, is_cluster=is_cluster)
         self._ownership = Ownership(topics, self._report)
         self._member_answers = MemberAnswers(topics, self._report, is_cluster=is_cluster)
+        self.shares = Shares(topics, self._report, is_cluster=is_cluster)
+        self.shares.clock = lambda broker_id: self._now_ms
         self._generations.on_new_beginning = self._began_anew
         self._commits = Commits(topics, self._report, is_cluster=is_cluster)
         self._is_read: dict[type, bool] = {}
@@ -85,6 +98,10 @@ class WireObserver:
             ConsumerGroupHeartbeatRequest: self._heartbeat_requested,
             JoinGroupRequest: self._join_requested,
             LeaveGroupRequest: self._ownership.leave_requested,
+            ShareFetchRequest: self.shares.fetch_requested,
+            ShareAcknowledgeRequest: self.shares.acknowledge_requested,
+            AlterShareGroupOffsetsRequest: self.shares.changes.requested,
+            DeleteShareGroupOffsetsRequest: self.shares.changes.requested,
             OffsetDeleteRequest: lambda exchange: self._commits.forget(exchange.request.group_id),
         }
         self._responses: dict[type, Callable[[Exchange, Any, int], None]] = {
@@ -102,6 +119,11 @@ class WireObserver:
             LeaveGroupResponse: self._ownership.left,
             ConsumerGroupHeartbeatResponse: self._heartbeat_answered,
             OffsetCommitResponse: self._committed,
+            ShareFetchResponse: self.shares.fetched,
+            ShareAcknowledgeResponse: self.shares.acknowledged,
+            AlterShareGroupOffsetsResponse: self.shares.changes.answered,
+            DeleteShareGroupOffsetsResponse: self.shares.changes.answered,
+            DeleteGroupsResponse: self.shares.changes.answered,
             OffsetFetchResponse: lambda exchange, response, index: self._commits.fetched(exchange, response),
         }
 
@@ -134,7 +156,7 @@ class WireObserver:
         """
         self._index += 1
         self._now_ms = at_ms
-        exchange = Exchange(self._index, version, request, at_ms, broker_id)
+        exchange = Exchange(self._index, version, request, at_ms, broker_id, connection)
         if not (type(request) is ProduceRequest and request.acks == 0):
             self._open.setdefault(connection, {})[correlation_id] = exchange
         handler = self._requests.get(type(request))
@@ -152,14 +174,16 @@ class WireObserver:
 
     def disconnected(self, connection: Hashable) -> None:
         """The connection is gone. Its requests may still take effect."""
-        self._open.pop(connection, None)
+        self.shares.lost(self._open.pop(connection, {}).values())
+        self.shares.disconnected(connection)
 
     def broker_died(self, at_ms: int, broker_id: int, connections: Iterable[Hashable]) -> None:
         """One of several brokers stopped or was killed, with its connections; others may lead now."""
         self._index += 1
         self._now_ms = at_ms
         for connection in connections:
-            self._open.pop(connection, None)
+            self.shares.lost(self._open.pop(connection, {}).values())
+        self.shares.broker_died(broker_id)
         self._commits.restarted(self._index, broker_id)
         self._generations.broker_died(broker_id)
         self._ownership.restarted(at_ms)
@@ -173,7 +197,10 @@ class WireObserver:
         self._index += 1
         self._now_ms = at_ms
         self.restarted_at_ms.append(at_ms)
+        for exchanges in self._open.values():
+            self.shares.lost(exchanges.values())
         self._open.clear()
+        self.shares.broker_died(ALONE)
         self._watermarks.restarted(power_lost=power_lost)
         self._appends.restarted(keeps_all=keeps_all)
         self._logs.restarted(keeps_all=keeps_all)
@@ -268,6 +295,7 @@ class WireObserver:
                     self.on_deleted(TopicPartition(name, key[1]), topic_id, partition.low_watermark)
 
     def _deleting_groups(self, exchange: Exchange) -> None:
+        self.shares.changes.requested(exchange)
         for group in exchange.request.groups_names:
             self._generations.deletion_requested(group)
             self._ownership.deletion_requested(group)

@@ -29,6 +29,7 @@ from oncelog.sim.checkers.history import (
     Trim,
     Write,
 )
+from oncelog.sim.checkers.share_groups import ShareGroupsSeen
 from oncelog.sim.virtual.kernel import Kernel
 
 # The header that holds a tombstone's value for the history.
@@ -118,6 +119,7 @@ class Recorder:
         self.starts_seen: list[StartSeen] = []
         # Microseconds, by topic.
         self.retained_for: dict[str, int] = {}
+        self.share_groups = ShareGroupsSeen()
         # Violations found by programs, each with its rule.
         self.violations: list[str] = []
 

@@ -108,6 +108,9 @@ class Workload:
     def topics(self) -> list[Topic]:
         raise NotImplementedError
 
+    async def prepare(self, context: WorkloadContext, client: AsyncClient) -> None:
+        """Before all programs and faults, when the topics exist."""
+
     def start(self, context: WorkloadContext) -> None:
         raise NotImplementedError
 

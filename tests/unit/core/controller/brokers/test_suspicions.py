@@ -24,7 +24,7 @@ ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 
 
 def suspecting(image: ClusterImage, suspect_id: BrokerId, observer: BrokerId) -> ClusterImage:
-    return applied(image, suspect(image, image.brokers[suspect_id], observer))
+    return applied(image, suspect(image, image.brokers[suspect_id], observer, 5))
 
 
 def test_all_observe_each_other_in_a_small_cluster() -> None:
@@ -43,15 +43,16 @@ def test_a_large_cluster_is_observed_by_the_controller_and_the_neighbours() -> N
 
 def test_a_suspicion_is_an_ephemeral_node_that_is_renewed_and_withdrawn() -> None:
     image = cluster(3)
-    (created,) = suspect(image, image.brokers[ONE], TWO)
+    (created,) = suspect(image, image.brokers[ONE], TWO, 5)
     assert isinstance(created, Create)
     assert created.ephemeral
     image = applied(image, [created])
     assert list(suspected_by(image, image.brokers[ONE])) == [TWO]
-    (renewed,) = suspect(image, image.brokers[ONE], TWO)
+    (renewed,) = suspect(image, image.brokers[ONE], TWO, 5)
     assert isinstance(renewed, Set)
     image = applied(image, [renewed])
     assert image.suspicions[ONE, TWO].version == 1
+    assert image.suspicions[ONE, TWO].since_ms == 5
     image = applied(image, withdraw(image, ONE, TWO))
     assert image.suspicions == {}
     assert withdraw(image, ONE, TWO) == []
@@ -80,7 +81,7 @@ def test_a_registration_that_is_over_is_not_ended_again() -> None:
 def test_a_tree_of_an_earlier_version_holds_no_suspicions() -> None:
     image = cluster(3)
     earlier = applied(image, [Delete(layout.SUSPICIONS, image.versions[layout.SUSPICIONS])])
-    assert suspect(earlier, earlier.brokers[ONE], TWO) == []
+    assert suspect(earlier, earlier.brokers[ONE], TWO, 5) == []
 
 
 @pytest.mark.parametrize(("replicas", "helps"), [((2, 3), True), ((2,), False), ((3, 2), True), ((1, 3), False)])
@@ -103,3 +104,11 @@ def test_a_registration_says_after_which_silence_it_may_be_ended() -> None:
     for registered in (broker, broker._replace(freeze_timeout_ms=0)):
         value = layout.broker_value(registered, now_ms=0)
         assert layout.read_broker(layout.broker_path(ONE), value, 0).freeze_timeout_ms == registered.freeze_timeout_ms
+
+
+def test_a_suspicion_of_an_earlier_version_has_no_time() -> None:
+    image = cluster(3)
+    value = b'{"version": 1, "epoch": %d}' % image.brokers[ONE].epoch
+    image = applied(image, [Create(layout.suspicion_path(ONE, TWO), value, ephemeral=True)])
+    assert list(suspected_by(image, image.brokers[ONE])) == [TWO]
+    assert image.suspicions[ONE, TWO].since_ms == -1

@@ -9,9 +9,10 @@ from oncelog.base.ids import MemberId, TopicName, TopicPartition
 from oncelog.core.groups.classic.states import GroupState
 from oncelog.core.groups.consumer import records
 from oncelog.core.groups.consumer.conversion import assignment_for
-from oncelog.core.groups.consumer.member import MemberState
-from oncelog.core.groups.consumer.settings import MigrationPolicy, Refused
+from oncelog.core.groups.consumer.settings import MigrationPolicy
 from oncelog.core.groups.model import HeartbeatRequest, JoinReply, LeavingMember, SyncReply, SyncRequest
+from oncelog.core.groups.modern.group import Refused
+from oncelog.core.groups.modern.members import MemberState
 from oncelog.records.internal.consumer_protocol import (
     Assignment,
     Subscription,

@@ -15,8 +15,8 @@ from oncelog.core.groups.consumer.group import ConsumerGroup, ConsumerGroupState
 from oncelog.core.groups.consumer.member import ConsumerMember
 from oncelog.core.groups.consumer.offset_checks import check_commit, check_fetch
 from oncelog.core.groups.consumer.regular_expressions import decide_resolution
-from oncelog.core.groups.consumer.settings import Refused
 from oncelog.core.groups.model import HeartbeatRequest, LeavingMember
+from oncelog.core.groups.modern.group import Refused
 from oncelog.records.internal.consumer_group_records import (
     ConsumerGroupKey,
     CurrentMemberKey,

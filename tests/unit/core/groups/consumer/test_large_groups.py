@@ -9,10 +9,10 @@ import pytest
 from oncelog.base.errors import ErrorCode as E
 from oncelog.base.ids import GroupId, MemberId, TopicId, TopicName
 from oncelog.core.groups.consumer import records
-from oncelog.core.groups.consumer.group import Topics
 from oncelog.core.groups.consumer.heartbeat import ConsumerHeartbeat
-from oncelog.core.groups.consumer.member import MemberState
 from oncelog.core.groups.model import GroupDecision
+from oncelog.core.groups.modern.members import MemberState
+from oncelog.core.groups.modern.topics import Topics
 from oncelog.node.coordinators.group_topics import GroupTopics
 from tests.scenario.groups.driver import Driver
 from tests.unit.handlers.groups.bench import Bench, image, topic

@@ -8,8 +8,7 @@ from oncelog.core.configs.keys import ASSIGNORS
 from oncelog.core.configs.kinds import ConfigError
 from oncelog.core.groups.consumer.assignors import range as range_assignor
 from oncelog.core.groups.consumer.assignors import uniform
-from oncelog.core.groups.consumer.limits import default_limits, group_limits
-from oncelog.core.groups.consumer.settings import GroupLimits, MigrationPolicy
+from oncelog.core.groups.consumer.settings import GroupLimits, MigrationPolicy, default_limits, group_limits
 
 GROUP = GroupId("g")
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from oncelog.base.ids import MemberId, TopicId
-from oncelog.core.groups.consumer.member import ConsumerMember, MemberState
+from oncelog.core.groups.consumer.member import ConsumerMember
 from oncelog.core.groups.consumer.reconciliation import Target, reconcile
+from oncelog.core.groups.modern.members import MemberState
 
 A, B = TopicId(b"a" * 16), TopicId(b"b" * 16)
 STABLE, UNREVOKED, UNRELEASED = MemberState.STABLE, MemberState.UNREVOKED_PARTITIONS, MemberState.UNRELEASED_PARTITIONS

@@ -143,7 +143,7 @@ class Scene:
         offsets = {
             TopicName(name): {number: Offset(start) for number, start in starts[name].items()} for name in starts
         }
-        reply: OffsetsReply | ErrorCode = self.carry_out(self.shard.share.alter_offsets(GROUP, offsets, self.now_ms))
+        reply: OffsetsReply | ErrorCode = self.carry_out(self.shard.share.alter_offsets(GROUP, offsets))
         return reply
 
     def delete_topic(self, name: str) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 
 from oncelog.base.errors import ErrorCode as E
-from oncelog.base.ids import MemberId, TopicId, TopicName
+from oncelog.base.ids import GroupId, MemberId, Offset, TopicId, TopicName
 from oncelog.core.groups.consumer.heartbeat import ConsumerHeartbeat
 from oncelog.core.groups.model import CommitRequest
 from oncelog.core.groups.settings import GroupSettings
 from oncelog.core.groups.share.assignor import ShareMemberSpec, ShareSpec, assign
+from oncelog.core.groups.share.heartbeat import ShareHeartbeat
 from oncelog.core.groups.share.settings import ShareGroupSettings
 from oncelog.core.groups.share_groups import DELETION_MS, OffsetsReply, ShareHeartbeatReply
 from oncelog.records.internal import share_group_records
@@ -179,9 +180,36 @@ def test_members_count_towards_the_memory_quota() -> None:
     refused = reply_of(scene.beat(0, "one too many", ["t"]))
     assert refused.error_code is E.COORDINATOR_NOT_AVAILABLE
     assert reply_of(scene.beat(4, "m2")).error_code is E.NONE
-    altered = scene.alter(t=dict.fromkeys(range(200), 0))
+
+
+def test_partitions_with_share_state_have_a_bound_of_their_own() -> None:
+    """Groups without members do not expire: what they hold must not keep members from other groups."""
+    topics = SomeTopics(t=300, u=2)
+    scene = Scene(topics, limits=GroupSettings(members_max_bytes=60_000, share_partitions_max=310))
+    scene.join()
+    scene.beat(-1)
+    altered = scene.alter(t=dict.fromkeys(range(300), 7), u={0: 0})
     assert isinstance(altered, OffsetsReply)
-    assert altered.error_code is E.COORDINATOR_NOT_AVAILABLE
+    assert altered.error_code is E.NONE, "it has state already"
+
+    def join(group: str, *names: str) -> ShareHeartbeatReply:
+        request = ShareHeartbeat(GroupId(group), MemberId("m"), 0, None, frozenset(map(TopicName, names)))
+        return reply_of(scene.carry_out(scene.shard.share.heartbeat(request, scene.now_ms)))
+
+    refused = join("h", "t")
+    assert refused.error_code is E.COORDINATOR_NOT_AVAILABLE
+    assert "oncelog.group.share.partitions.max" in (refused.message or "")
+    assert join("h", "u").error_code is E.NONE
+    starts = {TopicName("t"): dict.fromkeys(range(5), Offset(0))}
+    others = scene.shard.share.alter_offsets(GroupId("i"), starts).reply
+    assert isinstance(others, OffsetsReply)
+    assert others.error_code is E.COORDINATOR_NOT_AVAILABLE
+    topics.put("u", 20)
+    steady = ShareHeartbeat(GroupId("h"), MemberId("m"), 2)
+    assert reply_of(scene.carry_out(scene.shard.share.heartbeat(steady, scene.now_ms))).error_code is E.NONE
+    scene.delete_topic("t")
+    topics.put("v", 200)
+    assert join("i", "v").error_code is E.NONE
 
 
 def test_a_steady_heartbeat_is_cheap_in_a_large_group() -> None:

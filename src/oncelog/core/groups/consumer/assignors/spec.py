@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from oncelog.base.ids import MemberId, TopicId
-from oncelog.core.groups.consumer.member import Partitions
+from oncelog.core.groups.modern.members import Partitions
 
 Assignment = dict[MemberId, dict[TopicId, frozenset[int]]]
 """The partitions of each member, by topic; every member has an entry."""

@@ -1,30 +1,18 @@
-"""Share groups with a node: members, the state of their partitions, offsets, deletion, and requests of other kinds."""
+"""Share groups with a node: members, the state of their partitions, and requests of other kinds of groups."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from itertools import pairwise
 
 import pytest
 
 from oncelog.base.errors import ErrorCode as E
 from oncelog.core.share_state.model import ShareKey
-from oncelog.node.coordinators.share_state_requests import REQUESTS_PER_SLICE
 from oncelog.node.kernel.events import DeadlineReached
-from oncelog.wire.messages import describe_share_group_offsets as offsets_wire
-from oncelog.wire.messages.alter_share_group_offsets import (
-    AlterShareGroupOffsetsRequest,
-    AlterShareGroupOffsetsRequestPartition,
-    AlterShareGroupOffsetsRequestTopic,
-)
 from oncelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from oncelog.wire.messages.delete_groups import DeleteGroupsRequest
 from oncelog.wire.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsRequestTopic,
 )
-from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from oncelog.wire.messages.describe_groups import DescribeGroupsRequest
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.wire.messages.incremental_alter_configs import (
@@ -40,71 +28,23 @@ from oncelog.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from oncelog.wire.messages.share_group_describe import ShareGroupDescribeRequest
-from oncelog.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from oncelog.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from tests.scenario.node.driver import Driver, Peer
-from tests.scenario.node.requests import batch, create_topic, produce
-from tests.scenario.node.shares import set_group_configs
-
-
-@dataclass
-class Outcome:
-    error_code: E = E.NONE
-    message: str | None = None
-    state_epoch: int = 0
-    leader_epoch: int = 0
-    start_offset: int = -1
-    delivery_complete_count: int = -1
-
-
-@dataclass
-class Coordinators:
-    """Share coordinators by hand: a partition's state is its epoch and its start offset."""
-
-    states: dict[ShareKey, tuple[int, int]] = field(default_factory=dict)
-    errors: dict[int, E] = field(default_factory=dict)
-    """Errors by partition."""
-    knows_fenced: bool = False
-    """Summaries do not fail."""
-    holds: bool = False
-    held: list[Callable[[], None]] = field(default_factory=list)
-
-    cancelled: int = 0
-
-    def cancel(self) -> None:
-        self.cancelled += 1
-
-    def initialize(self, key, state_epoch, start_offset, done):
-        def answer() -> None:
-            error = self.errors.get(key.partition, E.NONE)
-            if error is E.NONE:
-                self.states[key] = state_epoch, start_offset
-            done(Outcome(error, "no" if error else None))
-
-        self._answer(answer)
-        return self.cancel
-
-    def delete(self, key, done):
-        error = self.errors.get(key.partition, E.NONE)
-        if error is E.NONE:
-            self.states.pop(key, None)
-        self._answer(lambda: done(Outcome(error, "no" if error else None)))
-        return self.cancel
-
-    def summary(self, key, leader_epoch, done):
-        error = E.NONE if self.knows_fenced else self.errors.get(key.partition, E.NONE)
-        epoch, start = self.states.get(key, (0, -1))
-        self._answer(lambda: done(Outcome(error, None, epoch, 3, start, -1 if start == -1 else 0)))
-        return self.cancel
-
-    def starts(self, topic_id: bytes) -> dict[int, int]:
-        return {key.partition: start for key, (_, start) in self.states.items() if key.topic_id == topic_id}
-
-    def _answer(self, answer: Callable[[], None]) -> None:
-        if self.holds:
-            self.held.append(answer)
-        else:
-            answer()
+from tests.scenario.node.driver import Driver
+from tests.scenario.node.requests import create_topic
+from tests.scenario.share.groups import (
+    Coordinators,
+    alter,
+    assigned,
+    beat,
+    broker,
+    delete_offsets,
+    describe_offsets,
+    join,
+    settled,
+    topic_id,
+)
+from tests.scenario.share.members import set_group_configs
 
 
 @pytest.fixture
@@ -114,45 +54,7 @@ def shares() -> Coordinators:
 
 @pytest.fixture
 def driver(shares: Coordinators) -> Driver:
-    driver = Driver()
-    driver.node.share.persister = shares
-    peer = driver.connect()
-    create_topic(peer, "t", 2)
-    peer.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
-    return driver
-
-
-def beat(peer: Peer, epoch: int, member: str = "m", topics: list[str] | None = None, group: str = "g"):
-    request = ShareGroupHeartbeatRequest(
-        group_id=group, member_id=member, member_epoch=epoch, subscribed_topic_names=topics
-    )
-    response: ShareGroupHeartbeatResponse = peer.ask(request, 1)
-    return response
-
-
-def join(peer: Peer, member: str = "m", topics: tuple[str, ...] = ("t",), group: str = "g"):
-    response = beat(peer, 0, member, list(topics), group)
-    assert response.error_code == 0, response
-    return response
-
-
-def assigned(response: ShareGroupHeartbeatResponse) -> list[int] | None:
-    """The partitions of the one topic, None if the answer has no assignment."""
-    if response.assignment is None:
-        return None
-    return [number for topic in response.assignment.topic_partitions for number in topic.partitions]
-
-
-def topic_id(driver: Driver, name: str = "t") -> bytes:
-    return driver.node.cluster.image.topics[name].topic_id
-
-
-def settled(driver: Driver, peer: Peer, member: str = "m", epoch: int = 2):
-    """A member with all partitions: its second heartbeat brings them, once the assignment interval has passed."""
-    driver.advance(1000)
-    response = beat(peer, epoch, member)
-    assert response.error_code == 0, response
-    return response
+    return broker(shares)
 
 
 def test_partitions_are_assigned_once_they_have_share_state(driver: Driver, shares: Coordinators) -> None:
@@ -395,148 +297,6 @@ def _fields(message) -> dict:
     return {name: getattr(message, name) for name in message.__slots__}
 
 
-def describe_offsets(peer: Peer, topics: dict[str, list[int]] | None, version: int = 1, group: str = "g"):
-    named = None
-    if topics is not None:
-        named = [
-            offsets_wire.DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=numbers)
-            for name, numbers in topics.items()
-        ]
-    request = offsets_wire.DescribeShareGroupOffsetsRequest(
-        groups=[offsets_wire.DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=named)]
-    )
-    (answer,) = peer.ask(request, version).groups
-    return answer
-
-
-def alter(peer: Peer, starts: dict[str, dict[int, int]]):
-    topics = [
-        AlterShareGroupOffsetsRequestTopic(
-            topic_name=name,
-            partitions=[
-                AlterShareGroupOffsetsRequestPartition(partition_index=number, start_offset=start)
-                for number, start in partitions.items()
-            ],
-        )
-        for name, partitions in starts.items()
-    ]
-    return peer.ask(AlterShareGroupOffsetsRequest(group_id="g", topics=topics), 0)
-
-
-def delete_offsets(peer: Peer, *names: str):
-    topics = [DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in names]
-    return peer.ask(DeleteShareGroupOffsetsRequest(group_id="g", topics=topics), 0)
-
-
-def parts(answer) -> list[tuple]:
-    return [
-        (topic.topic_name, part.partition_index, part.start_offset, part.lag, part.error_code)
-        for topic in answer.topics
-        for part in topic.partitions
-    ]
-
-
-def test_offsets_are_altered_described_with_their_lag_and_deleted(driver: Driver, shares: Coordinators) -> None:
-    peer = driver.connect()
-    peer.ask(produce("t", batch(driver, b"a", b"b", b"c"), 1), 9)
-    assert parts(describe_offsets(peer, None)) == []
-    altered = alter(peer, {"t": {1: 2, 7: 0}, "missing": {0: 0}})
-    assert altered.error_code == 0
-    errors = {
-        (topic.topic_name, part.partition_index): part.error_code
-        for topic in altered.responses
-        for part in topic.partitions
-    }
-    missing = E.UNKNOWN_TOPIC_OR_PARTITION
-    assert errors == {("t", 1): 0, ("t", 7): missing, ("missing", 0): missing}
-    assert shares.starts(topic_id(driver)) == {1: 2}
-    assert parts(describe_offsets(peer, None)) == [("t", 1, 2, 1, 0)]
-    assert parts(describe_offsets(peer, None, version=0)) == [("t", 1, 2, -1, 0)]
-    named = describe_offsets(peer, {"t": [0, 1], "missing": [3]})
-    assert parts(named) == [("t", 0, -1, -1, 0), ("t", 1, 2, 1, 0), ("missing", 3, -1, -1, 0)]
-    assert parts(describe_offsets(peer, {"t": [9]})) == [("t", 9, -1, -1, 0)]
-    twice = [offsets_wire.DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None)] * 2
-    assert len(peer.ask(offsets_wire.DescribeShareGroupOffsetsRequest(groups=twice), 1).groups) == 1
-    for impossible in ([-1], []):
-        assert describe_offsets(peer, {"t": impossible}).error_code == E.UNKNOWN_SERVER_ERROR
-    (group,) = peer.ask(ListGroupsRequest(), 5).groups
-    assert (group.group_id, group.group_state) == ("g", "Empty")
-    deleted = delete_offsets(peer, "t", "missing")
-    assert {topic.topic_name: topic.error_code for topic in deleted.responses} == {"t": 0, "missing": missing}
-    assert not shares.states
-    assert parts(describe_offsets(peer, None)) == []
-    (again,) = delete_offsets(peer, "t").responses
-    assert (again.error_code, again.error_message) == (missing, "There is no offset information to delete.")
-
-
-def test_lags_of_offsets_at_the_ends_of_the_numbers(driver: Driver, shares: Coordinators) -> None:
-    peer = driver.connect()
-    peer.ask(produce("t", batch(driver, b"a"), 1), 9)
-    largest = 2**63 - 1
-    (topic,) = alter(peer, {"t": {0: -largest - 1, 1: largest}}).responses
-    assert [part.error_code for part in topic.partitions] == [0, 0]
-    assert parts(describe_offsets(peer, None)) == [
-        ("t", 0, -largest - 1, largest, 0),
-        ("t", 1, largest, 1 - largest, 0),
-    ]
-
-
-def test_offsets_of_a_group_with_members_stay(driver: Driver, shares: Coordinators) -> None:
-    peer = driver.connect()
-    join(peer)
-    for answer in (alter(peer, {"t": {0: 1}}), delete_offsets(peer, "t")):
-        assert (answer.error_code, answer.error_message) == (E.NON_EMPTY_GROUP, "The group is not empty.")
-    (result,) = peer.ask(DeleteGroupsRequest(groups_names=["g"]), 2).results
-    assert result.error_code == E.NON_EMPTY_GROUP
-    assert len(shares.states) == 2
-
-
-def test_a_partition_that_cannot_be_altered_stays_as_it_was(driver: Driver, shares: Coordinators) -> None:
-    peer = driver.connect()
-    shares.errors[1] = E.FENCED_STATE_EPOCH
-    (topic,) = alter(peer, {"t": {0: 5, 1: 5}}).responses
-    assert [(part.error_code, part.error_message) for part in topic.partitions] == [
-        (0, None),
-        (E.FENCED_STATE_EPOCH, "no"),
-    ]
-    shares.errors.clear()
-    assert parts(describe_offsets(peer, None)) == [("t", 0, 5, -5, 0)]
-    driver.advance(40_000)
-    join(peer)
-    assert shares.starts(topic_id(driver)) == {0: 5, 1: 0}, "nothing is reset by the next member"
-
-
-def test_a_group_is_deleted_with_its_state(driver: Driver, shares: Coordinators) -> None:
-    peer = driver.connect()
-    join(peer)
-    beat(peer, -1)
-    shares.errors[0] = E.COORDINATOR_NOT_AVAILABLE
-    (result,) = peer.ask(DeleteGroupsRequest(groups_names=["g"]), 2).results
-    assert result.error_code == E.COORDINATOR_NOT_AVAILABLE
-    assert len(peer.ask(ListGroupsRequest(), 5).groups) == 1
-    shares.errors.clear()
-    (result,) = peer.ask(DeleteGroupsRequest(groups_names=["g"]), 2).results
-    assert result.error_code == 0
-    assert not shares.states
-    assert not peer.ask(ListGroupsRequest(), 5).groups
-    driver.crash_and_restart(seed=1)
-    assert not driver.connect().ask(ListGroupsRequest(), 5).groups
-
-
-def test_a_deleted_topic_is_forgotten(driver: Driver, shares: Coordinators) -> None:
-    peer = driver.connect()
-    create_topic(peer, "u", 1)
-    join(peer, topics=("t", "u"))
-    assert len(parts(describe_offsets(peer, None))) == 3
-    deleted = peer.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=1000), 6)
-    assert [topic.error_code for topic in deleted.responses] == [0]
-    create_topic(peer, "t", 1)
-    assert parts(describe_offsets(peer, None)) == [("u", 0, -1, -1, 0)]
-    response = settled(driver, peer)
-    assert shares.starts(topic_id(driver)) == {0: -1}, "the new topic begins where the group says"
-    assert response.error_code == 0
-
-
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
@@ -561,42 +321,3 @@ def test_configs_of_a_group_are_checked(driver: Driver, key: str, value: str, me
     (answer,) = driver.connect().ask(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
     assert answer.error_code == E.INVALID_CONFIG
     assert message in answer.error_message
-
-
-def test_many_states_are_made_in_slices(driver, shares, monkeypatch) -> None:
-    peer = driver.connect()
-    create_topic(peer, "many", 2 * REQUESTS_PER_SLICE + 1)
-    shares.holds = True
-    handle, held = driver.node.handle, [0]
-
-    def counted(event, now_ms):
-        effects = handle(event, now_ms)
-        held.append(len(shares.held))
-        return effects
-
-    monkeypatch.setattr(driver.node, "handle", counted)
-    join(peer, topics=["many"])
-    driver.advance(0)
-    assert held[-1] == 2 * REQUESTS_PER_SLICE + 1
-    assert max(after - before for before, after in pairwise(held)) == REQUESTS_PER_SLICE
-
-
-def test_descriptions_end_with_their_peers_and_initializations_do_not(driver, shares) -> None:
-    peer = driver.connect()
-    shares.holds = True
-    join(peer)
-    driver.disconnect(peer)
-    assert (len(shares.held), shares.cancelled) == (2, 0)
-    for answer in shares.held:
-        answer()
-    driver.dispatch(DeadlineReached())
-    other = driver.connect()
-    other.send(
-        offsets_wire.DescribeShareGroupOffsetsRequest(
-            groups=[offsets_wire.DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None)]
-        ),
-        1,
-    )
-    assert shares.cancelled == 0
-    driver.disconnect(other)
-    assert shares.cancelled == 2

@@ -10,15 +10,16 @@ from oncelog.core.share.model import DeadLetterCause, DeadLetters, RecordState, 
 from oncelog.core.share_state.model import ShareKey
 from oncelog.handlers.broker.shares import LedSharePartition
 from oncelog.node.kernel.events import DeadlineReached
-from oncelog.node.share import dead_letter_records
+from oncelog.node.share import dead_letter_appends, dead_letter_records
 from oncelog.records.batch import iter_headers
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record, read_records
 from oncelog.storage.log.read import read_batches
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from tests.scenario.node.driver import Driver
+from tests.scenario.node.hanging import Producer
 from tests.scenario.node.requests import PRODUCE_VERSION, alter_brokers, batch, create_topic, log_of, produce, produced
-from tests.scenario.node.shares import (
+from tests.scenario.share.members import (
     ACCEPT,
     REJECT,
     RELEASE,
@@ -32,11 +33,6 @@ from tests.scenario.node.shares import (
 
 T = ("t", 0)
 ENABLE = {"errors_deadletterqueue_group_enable": "true"}
-
-
-@pytest.fixture
-def persister() -> HandPersister:
-    return HandPersister()
 
 
 @pytest.fixture
@@ -54,11 +50,6 @@ def driver(persister) -> Driver:
         errors_deadletterqueue_copy_record_enable="true",
     )
     return driver
-
-
-@pytest.fixture
-def member(driver) -> Member:
-    return Member(driver)
 
 
 def letters(driver: Driver, partition: int = 0) -> list[Record]:
@@ -269,3 +260,67 @@ def test_a_later_topic_is_not_read(driver) -> None:
     driver.advance(0)
     assert done == [(True, 1)]
     assert [letter.value for letter in letters(driver)] == [None]
+
+
+def failed(driver: Driver) -> int:
+    return driver.node.share.partitions.counters.failed_dead_letters
+
+
+def test_letters_larger_than_their_topic_takes_are_given_up(driver, member) -> None:
+    create_topic(driver.connect(), "dlq.t", max_message_bytes="100", **ENABLE)
+    write(driver, "t", 2)
+    member.fetch(T)
+    assert errors(member.acknowledge(("t", 0, 0, 1, REJECT))) == [E.NONE]
+    driver.advance(0)
+    assert (letters(driver), failed(driver)) == ([], 2)
+    assert [report for report in driver.reports if "MESSAGE_TOO_LARGE" in report]
+    assert acquired(member.fetch()) == []
+
+
+def test_letters_whose_topic_is_deleted_before_they_are_durable(driver, member, persister) -> None:
+    """They are written again if the topic may be made again."""
+    alter_brokers(driver.connect(), errors_deadletterqueue_auto_create_topics_enable="true")
+    create_topic(driver.connect(), "dlq.t", **ENABLE)
+    write(driver, "t", 1)
+    member.fetch(T)
+    driver.hold_syncs = True
+    member.acknowledge(("t", 0, 0, 0, REJECT))
+    assert log_of(driver, "dlq.t").log_end_offset == 1
+    driver.connect().ask(DeleteTopicsRequest(topic_names=["dlq.t"], timeout_ms=1000), 4)
+    driver.hold_syncs = False
+    driver.release()
+    driver.advance(2_000)
+    assert offsets(letters(driver)) == [0]
+    assert failed(driver) == 0
+    assert states(persister).get(0, RecordState.ARCHIVED) is RecordState.ARCHIVED
+
+
+def test_a_full_disk_is_waited_for(driver, member, monkeypatch) -> None:
+    create_topic(driver.connect(), "dlq.t", **ENABLE)
+    write(driver, "t", 1)
+    member.fetch(T)
+
+    def full(*_arguments, **_options):
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dead_letter_appends, "append_batch", full)
+        member.acknowledge(("t", 0, 0, 0, REJECT))
+        driver.advance(3_500)
+    assert (letters(driver), failed(driver)) == ([], 0)
+    driver.advance(4_000)
+    assert offsets(letters(driver)) == [0]
+
+
+def test_records_of_transactions_become_letters_outside_of_them(driver, member) -> None:
+    create_topic(driver.connect(), "dlq.t", **ENABLE)
+    producer = Producer(driver, "x")
+    producer.add(0)
+    producer.write()
+    producer.end()
+    got = acquired(member.fetch(T))
+    member.acknowledge(("t", 0, 0, got[-1][1], REJECT))
+    driver.advance(0)
+    log = log_of(driver, "dlq.t")
+    assert offsets(letters(driver))[0] == 0
+    assert log.last_stable_offset == log.high_watermark

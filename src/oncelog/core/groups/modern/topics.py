@@ -1,18 +1,61 @@
-"""The hash by which a group notices that its topics changed: XXH3-64, as Apache Kafka's brokers store it."""
+"""The cluster's topics as groups see them, and the hash by which a group notices that its own changed.
+
+The hash is XXH3-64, as Apache Kafka's brokers store it.
+"""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import xxhash
 
 from oncelog.base.ids import TopicId, TopicName
-from oncelog.core.groups.consumer.group import Topics
 
 _MAGIC: Final = b"\0"
 NO_TOPICS: Final = 0
+
+
+class Topics(Protocol):
+    """The cluster's topics as groups see them."""
+
+    @property
+    def version(self) -> int:
+        """The version of the metadata: it rises whenever topics or racks change."""
+
+    @property
+    def version_with_new_topics(self) -> int:
+        """The version in which a topic was last created."""
+
+    def id_of(self, name: TopicName) -> TopicId | None: ...
+
+    def name_of(self, topic: TopicId) -> TopicName | None: ...
+
+    def partitions_of(self, topic: TopicId) -> int: ...
+
+    def hash_of(self, name: TopicName) -> int:
+        """XXH3-64 of a topic's id, name, partitions and racks; it changes whenever they do."""
+        ...
+
+
+class NoTopics:
+    """A cluster without topics."""
+
+    version = 0
+    version_with_new_topics = 0
+
+    def id_of(self, name: TopicName) -> TopicId | None:
+        return None
+
+    def name_of(self, topic: TopicId) -> TopicName | None:
+        return None
+
+    def partitions_of(self, topic: TopicId) -> int:
+        return 0
+
+    def hash_of(self, name: TopicName) -> int:
+        return 0
 
 
 def hash_of_topic(topic_id: TopicId, name: TopicName, racks: Sequence[Iterable[str]]) -> int:

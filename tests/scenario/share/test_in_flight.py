@@ -9,32 +9,18 @@ from oncelog.handlers.groups import share_in_flight
 from oncelog.wire.messages import describe_share_group_offsets as wire
 from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.scenario.node.driver import Driver
-from tests.scenario.node.requests import create_topic
-from tests.scenario.node.shares import (
+from tests.scenario.share.members import (
     ACCEPT,
     REJECT,
     RELEASE,
-    HandPersister,
     Member,
     acquired,
-    set_group_configs,
     write,
 )
 
 AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = 0, 1, 2, 4
 LOCK_MS = 30_000
 T = ("t", 0)
-
-
-@pytest.fixture
-def driver() -> Driver:
-    """A topic of two partitions, and a group that begins with its first record."""
-    driver = Driver()
-    driver.node.share.persister = HandPersister()
-    peer = driver.connect()
-    create_topic(peer, "t", 2)
-    set_group_configs(peer, "g", share_auto_offset_reset="earliest")
-    return driver
 
 
 def described(driver: Driver, *partitions: int, group: str = "g", topic: str = "t"):

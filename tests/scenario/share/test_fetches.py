@@ -8,15 +8,14 @@ from oncelog.base.errors import ErrorCode as E
 from oncelog.core.share.model import ShareState
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest
 from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from tests.scenario.node.driver import Driver
 from tests.scenario.node.hanging import Producer, made
-from tests.scenario.node.requests import batch, create_topic, log_of, produce
-from tests.scenario.node.shares import (
+from tests.scenario.node.requests import batch, log_of, produce
+from tests.scenario.node.test_quotas import set_quota
+from tests.scenario.share.members import (
     ACCEPT,
     REJECT,
     RELEASE,
     RENEW,
-    HandPersister,
     Member,
     ack_errors,
     acquired,
@@ -25,31 +24,9 @@ from tests.scenario.node.shares import (
     values,
     write,
 )
-from tests.scenario.node.test_quotas import set_quota
 
 LOCK_MS = 30_000
 T = ("t", 0)
-
-
-@pytest.fixture
-def persister() -> HandPersister:
-    return HandPersister()
-
-
-@pytest.fixture
-def driver(persister) -> Driver:
-    """A topic of two partitions, and a group that begins with its first record."""
-    driver = Driver()
-    driver.node.share.persister = persister
-    peer = driver.connect()
-    create_topic(peer, "t", 2)
-    set_group_configs(peer, "g", share_auto_offset_reset="earliest")
-    return driver
-
-
-@pytest.fixture
-def member(driver) -> Member:
-    return Member(driver)
 
 
 def test_records_are_acquired_acknowledged_and_never_come_again(driver, member) -> None:
@@ -254,6 +231,16 @@ def test_a_member_of_a_group_made_again_gets_the_new_state(driver, member, persi
     start = 0 if state is None else state.start_offset
     assert acquired(other.fetch(T)) == [(start, 2, 1)]
     assert errors(member.acknowledge(("t", 0, 2, 2, ACCEPT))) == [E.INVALID_RECORD_STATE]
+
+
+def test_a_partition_that_a_session_adds_has_its_present_state(driver, member, persister) -> None:
+    write(driver, "t", 2)
+    hung = Member(driver, member_id="hung")
+    assert acquired(hung.fetch(T)) == [(0, 1, 1)]
+    (key,) = persister.states
+    persister.states[key] = ShareState(4, 0, -1, ())
+    member.fetch(("t", 1))
+    assert acquired(member.fetch(T)) == [(0, 1, 1)]
 
 
 def test_a_member_that_begins_leaves_the_others_their_records(driver, member, persister) -> None:

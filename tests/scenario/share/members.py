@@ -21,7 +21,7 @@ from oncelog.wire.messages.incremental_alter_configs import (
 from oncelog.wire.messages.share_acknowledge import ShareAcknowledgeRequest
 from oncelog.wire.messages.share_fetch import FetchPartition, FetchTopic, ForgottenTopic, ShareFetchRequest
 from tests.scenario.node.driver import Driver, Peer
-from tests.scenario.node.requests import PRODUCE_VERSION, batch, produce, produced
+from tests.scenario.node.requests import PRODUCE_VERSION, batch, create_topic, produce, produced
 
 GROUP_RESOURCE = 32
 VERSION = 2
@@ -165,6 +165,16 @@ class Member:
         )
         self.epoch = -1 if self.epoch < 0 else self.epoch + 1
         self.peer.send(request, version)
+
+
+def broker_with_group(persister: object) -> Driver:
+    """A broker with a topic of two partitions, and a group that begins with its first record."""
+    driver = Driver()
+    driver.node.share.persister = persister
+    peer = driver.connect()
+    create_topic(peer, "t", 2)
+    set_group_configs(peer, "g", share_auto_offset_reset="earliest")
+    return driver
 
 
 def acquired(response, partition: int = 0) -> list[tuple[int, int, int]]:

@@ -15,31 +15,9 @@ from oncelog.wire.messages.share_acknowledge import (
 )
 from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.scenario.node.driver import Driver
-from tests.scenario.node.requests import create_topic
-from tests.scenario.node.shares import ACCEPT, HandPersister, Member, acquired, errors, set_group_configs, write
+from tests.scenario.share.members import ACCEPT, Member, acquired, errors, set_group_configs, write
 
 T = ("t", 0)
-
-
-@pytest.fixture
-def persister() -> HandPersister:
-    return HandPersister()
-
-
-@pytest.fixture
-def driver(persister) -> Driver:
-    """A topic of two partitions, and a group that begins with its first record."""
-    driver = Driver()
-    driver.node.share.persister = persister
-    peer = driver.connect()
-    create_topic(peer, "t", 2)
-    set_group_configs(peer, "g", share_auto_offset_reset="earliest")
-    return driver
-
-
-@pytest.fixture
-def member(driver) -> Member:
-    return Member(driver)
 
 
 def test_a_partition_named_twice_is_answered_when_all_of_it_is_durable(driver, member, persister) -> None:
@@ -82,9 +60,28 @@ def test_a_repeated_fetch_displaces_the_first(driver, member) -> None:
     again = Member(driver)
     again.epoch = member.epoch - 1
     again.send_fetch(max_wait_ms=60_000)
-    write(driver, "t", 3)
     assert member.answer().error_code == E.INVALID_SHARE_SESSION_EPOCH
+    write(driver, "t", 3)
     assert acquired(again.answer()) == [(0, 2, 1)]
+
+
+def test_a_session_that_begins_anew_ends_the_wait_of_the_former_one(driver, member) -> None:
+    member.fetch(T)
+    member.send_fetch(max_wait_ms=60_000)
+    again = Member(driver)
+    again.send_fetch(T, max_wait_ms=60_000)
+    assert member.answer().error_code == E.INVALID_SHARE_SESSION_EPOCH
+    assert not again.peer.responses
+
+
+def test_an_acknowledgement_that_takes_the_session_over_ends_a_wait(driver, member) -> None:
+    write(driver, "t", 1)
+    member.fetch(T)
+    member.send_fetch(max_wait_ms=60_000)
+    again = Member(driver)
+    again.epoch = member.epoch - 1
+    assert errors(again.acknowledge(("t", 0, 0, 0, ACCEPT))) == [E.NONE]
+    assert member.answer().error_code == E.INVALID_SHARE_SESSION_EPOCH
 
 
 def test_a_member_that_goes_during_a_search_acquires_nothing(driver, member) -> None:
@@ -160,3 +157,35 @@ def test_a_fenced_share_partition_waits_for_its_other_writes(driver, member, per
     persister.release(driver)
     assert errors(again.answer()) == [E.NONE]
     assert acquired(other.answer()) == [(0, 0, 1)]
+
+
+def test_a_fetch_returns_what_the_member_still_has_when_its_acknowledgements_are_durable(
+    driver, member, persister
+) -> None:
+    write(driver, "t", 1)
+    write(driver, "t", 2)
+    member.fetch(T, max_records=1)
+    persister.holds = True
+    member.send_fetch(acks=[("t", 0, 0, 0, ACCEPT)])
+    persister.holds = False  # the write stays held
+    driver.advance(30_000)
+    other = Member(driver, member_id="other")
+    assert acquired(other.fetch(T)) == [(1, 2, 2)]
+    persister.release(driver)
+    assert acquired(member.answer()) == []
+    assert errors(other.acknowledge(("t", 0, 1, 2, ACCEPT))) == [E.NONE]
+
+
+def test_a_fetch_whose_leadership_ends_before_its_acknowledgements_returns_no_records(
+    driver, member, persister
+) -> None:
+    write(driver, "t", 1)
+    write(driver, "t", 2)
+    member.fetch(T, max_records=1)
+    persister.holds = True
+    member.send_fetch(acks=[("t", 0, 0, 0, ACCEPT)])
+    persister.error = E.FENCED_STATE_EPOCH
+    persister.release(driver)
+    answer = member.answer()
+    assert errors(answer) == [E.NOT_LEADER_OR_FOLLOWER]
+    assert not answer.responses[0].partitions[0].acquired_records

@@ -1,0 +1,1 @@
+"""Apache Kafka's own cluster tests, unchanged, against processes of oncelog."""
