@@ -54,6 +54,7 @@ def test_the_socket_of_the_console_is_at_its_address() -> None:
     assert f"--listen {address} " in read_service("oncelog-console.service")["ExecStart"]
 
 
+@pytest.mark.packages
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("systemd-socket-activate") is None, reason="systemd-socket-activate is not installed")
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2"])
