@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from tests.conformance.share.judge import Judge
+from tests.conformance.judge import Judge, judge_of_share_partitions
 from tests.conformance.share.log import LogBatch
 from tests.peers.supply import PeerMissing
 
@@ -51,7 +51,7 @@ def share_partition(options: Options) -> Comparison:
 def _judge() -> Iterator[Judge | None]:
     """Apache Kafka's side, which is left out without its jars."""
     try:
-        judge = Judge().__enter__()
+        judge = judge_of_share_partitions().__enter__()
     except PeerMissing as missing:
         progress(str(missing))
         yield None

@@ -214,7 +214,7 @@ class Drill:
         """The records that the dead-letter topic names."""
         places = set()
         for message in read_to_end(self._cluster.bootstrap_servers, DEAD, range(PARTITIONS)):
-            headers = {key: str(value, "utf-8") for key, value in message.headers() or [] if isinstance(value, bytes)}
+            headers = {header[0]: header[1] for header in message.headers() or []}
             places.add(Place(int(headers[_DEAD_PARTITION]), int(headers[_DEAD_OFFSET])))
         return places
 

@@ -24,7 +24,7 @@ from oncelog.core.share_state.model import DeleteState, InitializeState, ShareKe
 from oncelog.node.kernel.events import DeadlineReached
 from oncelog.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from tests.scenario.node.driver import Driver
+from tests.scenario.node.driver import Driver, Peer
 from tests.scenario.node.requests import create_topic, log_of
 from tests.scenario.share.drawn_coordinator import DrawnCoordinator
 from tests.scenario.share.members import ACCEPT, REJECT, RELEASE, RENEW, Member, set_group_configs, write
@@ -39,7 +39,7 @@ PARTITION = TopicPartition("t", 0)
 class Asked:
     """A request that is not answered yet."""
 
-    peer: object
+    peer: Peer
     """The connection that it came on."""
     member: Member
     is_fetch: bool
