@@ -75,7 +75,7 @@ class LeadershipChecker:
         self.unresponsive: set[BrokerId] = set()
         """Brokers that left the last request unanswered: no check waits for them again."""
         self.at_once_from_ms = 0
-        """Until then no check tries to read the tree's position at once."""
+        """No check tries to read the tree's position at once before."""
 
     def park(self, task: Task, wait: UntilConfirmed) -> None:
         task.forget = self.confirm(wait.partitions, wait.deadline_ms, partial(self.runnable.wake, task))
