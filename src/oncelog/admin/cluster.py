@@ -29,7 +29,7 @@ class BrokerRow:
     suspected_by: tuple[int, ...] = ()
     """The brokers that find it frozen; brokers of oncelog tell it."""
     suspected_since_ms: int | None = None
-    """Its last sign of life to them."""
+    """The last sign of life to them."""
 
 
 @dataclass(frozen=True, slots=True)
