@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from oncelog.admin.configs import ResourceType, alter_configs
 from oncelog.admin.share_groups import share_offsets
@@ -214,7 +214,7 @@ class Drill:
         """The records that the dead-letter topic names."""
         places = set()
         for message in read_to_end(self._cluster.bootstrap_servers, DEAD, range(PARTITIONS)):
-            headers = {key: str(value, "utf-8") for key, value in message.headers() or [] if isinstance(value, bytes)}
+            headers: dict[str, Any] = dict(message.headers() or {})
             places.add(Place(int(headers[_DEAD_PARTITION]), int(headers[_DEAD_OFFSET])))
         return places
 
