@@ -124,7 +124,7 @@ def _share_judge() -> Supply:
 def _kafka_tests() -> Supply:
     """Apache Kafka's own cluster tests, before them the class that starts oncelog where theirs starts Kafka."""
     program = Path(__file__).parents[1] / "conformance" / "kafka_tests" / "RaftClusterInvocationContext.java"
-    tests = ("kafka_2.13", "kafka-clients", "kafka-clients-integration-tests", "kafka-server-common")
+    tests = ("kafka_2.13", "kafka-clients", "kafka-clients-integration-tests", "kafka-metadata", "kafka-server-common")
     kit = ("test-common-runtime", "test-common-internal-api", "test-common-util")
     dependencies = [
         *(_CLASSIFIED.format("org.apache.kafka", name, TESTED_VERSION, "test") for name in tests),
