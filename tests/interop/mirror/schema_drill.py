@@ -98,7 +98,7 @@ def _copied_schemas(target: OncelogServe) -> dict[int, tuple[int, str]]:
 
 
 class Sides(NamedTuple):
-    """What can be killed."""
+    """Processes that may be killed."""
 
     source: OncelogServe
     target: OncelogServe
