@@ -98,7 +98,7 @@ def _copied_schemas(target: OncelogServe) -> dict[int, tuple[int, str]]:
 
 
 class Sides(NamedTuple):
-    """The processes that can be killed."""
+    """Processes that may be killed."""
 
     source: OncelogServe
     target: OncelogServe
@@ -148,12 +148,12 @@ def run(seed: int, rounds: int, directory: Path) -> tuple[int, list[str]]:
             producer.flush()
             sent.append(schema_id)
 
-        here = Registrar(registries[0].port, "orders-value", send)
-        there = Registrar(registries[1].port, "own-value", lambda _: None)
+        copied = Registrar(registries[0].port, "orders-value", send)
+        own = Registrar(registries[1].port, "own-value", lambda _: None)
         problems = []
         try:
             mirrors.start()
-            with here, there:
+            with copied, own:
                 for _ in range(rounds):
                     _wait_for_copies(target)
                     sides.strike(choice)
@@ -163,7 +163,7 @@ def run(seed: int, rounds: int, directory: Path) -> tuple[int, list[str]]:
             exits = mirrors.end()
         problems += [f"a mirror ended with {code}" for code in exits if code]
         problems += _visible_without_schema(target)
-        return len(here.answers), problems + _broken(here, there, registries, target)
+        return len(copied.answers), problems + _broken(copied, own, registries, target)
 
 
 def _wait_for_copies(target: OncelogServe) -> None:
@@ -183,21 +183,21 @@ def _visible_without_schema(target: OncelogServe) -> list[str]:
     return [f"a record of id {number} is visible without its schema" for number in ids if number not in present]
 
 
-def _broken(here: Registrar, there: Registrar, registries: list[Instance], target: OncelogServe) -> list[str]:
+def _broken(copied: Registrar, own: Registrar, registries: list[Instance], target: OncelogServe) -> list[str]:
     problems = []
-    copied = _copied_schemas(target)
-    for version, answer in enumerate(here.answers, 1):
-        if copied.get(answer.schema_id) != (version, answer.text):
-            problems.append(f"{answer} is {copied.get(answer.schema_id)} in the copy, not version {version}")
+    copies = _copied_schemas(target)
+    for version, answer in enumerate(copied.answers, 1):
+        if copies.get(answer.schema_id) != (version, answer.text):
+            problems.append(f"{answer} is {copies.get(answer.schema_id)} in the copy, not version {version}")
     for registrar, port, subject in (
-        (here, registries[0].port, "orders-value"),
-        (here, registries[1].port, _COPIED_SUBJECT),
-        (there, registries[1].port, "own-value"),
+        (copied, registries[0].port, "orders-value"),
+        (copied, registries[1].port, _COPIED_SUBJECT),
+        (own, registries[1].port, "own-value"),
     ):
         for answer in registrar.answers:
-            status, found = request(port, "POST", f"/subjects/{subject}?deleted=true", {"schema": answer.text})
-            if not isinstance(found, dict) or found.get("id") != answer.schema_id:
-                problems.append(f"{subject} had {answer}, now: {status} {found}")
+            status, document = request(port, "POST", f"/subjects/{subject}?deleted=true", {"schema": answer.text})
+            if not isinstance(document, dict) or document.get("id") != answer.schema_id:
+                problems.append(f"{subject} had {answer}, now: {status} {document}")
     return problems
 
 

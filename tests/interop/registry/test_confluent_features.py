@@ -1,4 +1,4 @@
-"""Features of confluent-kafka's serializers beyond plain values: asyncio, names of subjects, data contracts."""
+"""Unmodified serializers of confluent-kafka beyond plain values: asyncio, names of subjects, data contracts."""
 
 from __future__ import annotations
 
@@ -139,9 +139,7 @@ def test_rules_of_a_schema_are_carried_out_by_its_clients(url: str, client: Sche
     assert AvroDeserializer(client)(data, value_of("ruled")) == {"name": "X"}
 
 
-def test_versions_of_an_application_are_compatible_within_their_group_and_migrated(
-    client: SchemaRegistryClient,
-) -> None:
+def test_versions_are_compatible_within_their_group_and_migrated(client: SchemaRegistryClient) -> None:
     RuleRegistry.register_rule_executor(Upper())
     config = ServerConfig(compatibility=ConfigCompatibilityLevel.BACKWARD, compatibility_group=MAJOR)
     client.set_config("grouped-value", config)
@@ -153,9 +151,9 @@ def test_versions_of_an_application_are_compatible_within_their_group_and_migrat
     # Not compatible with version 1, and of another group.
     rules = RuleSet([upgrade], [])
     client.register_schema("grouped-value", Schema(user(must), "AVRO", [], described({MAJOR: "2"}), rules))
-    more = Schema(user(must, {"name": "more", "type": "string"}), "AVRO", [], described({MAJOR: "2"}))
+    incompatible = Schema(user(must, {"name": "more", "type": "string"}), "AVRO", [], described({MAJOR: "2"}))
     with pytest.raises(SchemaRegistryError, match="incompatible") as refused:
-        client.register_schema("grouped-value", more)
+        client.register_schema("grouped-value", incompatible)
     assert refused.value.http_status_code == 409
     reader = Schema(user({**must, "default": "d"}), "AVRO", [], described({MAJOR: "2"}), rules)
     client.register_schema("grouped-value", reader)

@@ -105,7 +105,8 @@ def _function(step: _Step) -> _Walk:
 
 
 def _in_turn(steps: Sequence[_Step], values: int = 0) -> _Walk:
-    """Walks one value of each step, ``values`` of which count. A call for each would take longer than fastavro."""
+    """Walks a value of each step in one call: a call for each value would take longer than fastavro. ``values`` counts
+    against the bound."""
 
     def walk(data: _Data, at: int, depth: int) -> int:
         _spend(data, values, depth)
