@@ -103,7 +103,7 @@ def _write_codecs(client: Client) -> None:
     for topic, codec in (*CODECS.items(), ("trimmed", Codec.NONE), ("appended", Codec.LZ4)):
         with Producer(client, ProducerSettings(codec=codec)) as producer:
             for number in range(20):
-                headers = [("number", b"%d" % number), ("none", None)] if number % 5 == 0 else ()
+                headers = (("number", b"%d" % number), ("none", None)) if number % 5 == 0 else ()
                 key = None if number % 7 == 6 else b"key-%d" % (number % 4)
                 value = None if number % 11 == 10 else b"%s-%d" % (topic.encode(), number) * 5
                 at_ms = FIRST_MS + number * HOUR_MS
