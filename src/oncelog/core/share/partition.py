@@ -206,7 +206,7 @@ class SharePartition:
         return write
 
     def still_held(self, member_id: MemberId, acquired: Iterable[tuple[int, int, int]]) -> list[AcquiredBatch]:
-        """The part of deliveries that a member still has; each is given as first and last offset and delivery count."""
+        """The part of deliveries that a member still has, given as first and last offset and delivery count."""
         held: list[AcquiredBatch] = []
         for first, last, count in acquired:
             for batch in self._window.overlapping(first, last):

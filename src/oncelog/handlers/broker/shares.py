@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from oncelog.core.share.partition import SharePartition
     from oncelog.core.share.sessions import SessionKey, ShareSession, ShareSessions
     from oncelog.core.share_state.model import ShareKey
-    from oncelog.handlers.broker.waits import FetchKey
 
 
 class LedSharePartition:
@@ -97,8 +96,8 @@ class Shares(Protocol):
     def changes(self) -> int:
         """A position in the changes of share partitions and their logs."""
 
-    def changed_since(self, changes: int) -> Sequence[FetchKey] | None:
-        """The changes since a position; None if there were too many."""
+    def changed_since(self, changes: int) -> Sequence[TopicPartition | ShareKey] | None:
+        """The keys that have changed since a position; None if they are too many."""
 
     def settings_of(self, group_id: GroupId) -> ShareGroupSettings:
         """The group's present settings."""

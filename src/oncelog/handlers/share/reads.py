@@ -1,7 +1,8 @@
 """Reads share partitions for a ShareFetch within its limits, and acquires what it read for the member.
 
-Reading and acquiring are one step: no other request comes in between, so nothing has to be locked for it. A waiting
-request takes its step in ``ready``: requests are asked in order of arrival, and each record goes to the first.
+Reading a share partition and acquiring from it are one step: no other request comes in between, so nothing has to be
+locked for it. A waiting request takes its step in ``ready``: requests are asked in order of arrival, and each record
+goes to the first. Many partitions are examined and acquired from in slices.
 
 Records are located, never read: the response holds ranges of files. The headers of their batches are read, because a
 share partition acquires whole batches.
@@ -84,7 +85,7 @@ class ShareReads:
         self.is_done = False
         """True once records were acquired, or nothing is left to wait for."""
         self._left: deque[_Readable] = deque()
-        """Readable partitions, acquired from in later slices."""
+        """Readable partitions that later slices acquire from."""
         self._bytes_left, self._records_left = params.max_bytes, params.max_records
         self._share = 0
         """The bytes that each partition may return."""
