@@ -38,7 +38,7 @@ _RUN_PROPERTY: Final = "spark.jobGroup.id"
 _LOST_WORKER: Final = "key not found: PythonWorker"
 _LATE_WORKER: Final = "Python worker failed to connect back"
 REDACTED_TEXTS: Final = "spark.sql.redaction.string.regex"
-_SECRET_NAME: Final = "secret|password|token|credential|jaas|user[.]info|[.]url"
+_SECRET_NAME: Final = 'secret|password|token|credential|jaas|user[.]info|access[.]?key|[.]key(?=")|[.]url'
 SECRET_OPTIONS: Final = rf'key: "(?i:[^"]*(?:{_SECRET_NAME})[^"]*)"\s+value: "[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _MISSING: Final = re.compile(
     r"No module named '(oncelog|crc32c|cramjam|re2|pyarrow|numpy|deltalake|pyiceberg)\b"

@@ -193,10 +193,16 @@ def test_a_server_hides_the_secrets_of_a_query_s_message() -> None:
         return f'options {{\n  key: "{name}"\n  value: "{value}"\n}}\n'
 
     secret = 'hush \\"4711\\\\ '
-    hidden = ("valueSchema.registry.url", "kafka.sasl.jaas.config", "decodeRegistrySecret", "kafka.ssl.Key.Password")
-    text = "".join(option(name, secret) for name in hidden) + option("subscribe", "t") + option("topic", "passwords")
+    hidden = (
+        "valueSchema.registry.url",
+        "kafka.sasl.jaas.config",
+        "decodeRegistrySecret",
+        "kafka.ssl.Key.Password",
+        "kafka.ssl.keystore.key",
+    )
+    text = "".join(option(name, secret) for name in hidden) + option("key.format", "t") + option("topic", "passwords")
     shown = re.sub(SECRET_OPTIONS, "*", text)
-    assert shown == "options {\n  *\n}\n" * len(hidden) + option("subscribe", "t") + option("topic", "passwords")
+    assert shown == "options {\n  *\n}\n" * len(hidden) + option("key.format", "t") + option("topic", "passwords")
 
 
 def test_a_server_s_own_pattern_stays() -> None:
