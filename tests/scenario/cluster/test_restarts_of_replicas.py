@@ -90,7 +90,7 @@ def test_a_log_of_a_deleted_topic_is_not_taken_for_that_of_the_next_one_of_its_n
     cluster.advance(2_000)
     assert_same(cluster, 1, 2, 3)
     (told,) = [report for report in cluster[3].reports if "set aside" in report]
-    assert told == "t-0 has no topic id, and other replicas have the records, it is set aside"
+    assert told.startswith("t-0 has no topic id, and other replicas have the records: it is set aside as t-0.")
 
 
 def test_a_log_that_is_counted_on_is_kept_though_it_does_not_say_its_topic() -> None:
