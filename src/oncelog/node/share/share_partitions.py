@@ -347,7 +347,7 @@ class SharePartitions:
         if is_written:
             self.counters.dead_letters += count - headers_only
             self.counters.dead_letters_without_record += headers_only
-        else:
+        elif led.refusal is None:
             self.counters.failed_dead_letters += count
         # As in Apache Kafka, records are archived whether they could be copied or not.
         if led.refusal is None and led.machine is not None:
