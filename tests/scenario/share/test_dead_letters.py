@@ -366,3 +366,21 @@ def test_a_fenced_share_partition_whose_letters_wait_behind_others(driver, membe
     driver.release()
     assert is_led_again(driver)
     assert (offsets(letters(driver))[0], failed(driver)) == (0, 0)
+
+
+def test_a_fenced_leader_writes_no_letters(driver, member, persister) -> None:
+    """The lock of a last delivery ends while its acceptance is written, which is then fenced."""
+    set_group_configs(driver.connect(), "g", share_delivery_count_limit="2")
+    create_topic(driver.connect(), "dlq.t", **ENABLE)
+    write(driver, "t", 1)
+    member.fetch(T)
+    member.acknowledge(("t", 0, 0, 0, RELEASE))
+    assert acquired(member.fetch()) == [(0, 0, 2)]
+    persister.holds = True
+    member.send_acknowledge(("t", 0, 0, 0, ACCEPT))
+    driver.advance(31_000)
+    persister.holds, persister.error = False, E.FENCED_STATE_EPOCH
+    persister.release(driver)
+    assert errors(member.answer()) == [E.NOT_LEADER_OR_FOLLOWER]
+    driver.advance(1_000)
+    assert letters(driver) == []

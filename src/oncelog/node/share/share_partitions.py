@@ -315,11 +315,11 @@ class SharePartitions:
         refusal = None if error == ErrorCode.NONE else client_error(error, persisted.message or "")
         if pending is not None:
             pending.settle(refusal)
-        for letters in outcome.dead_letters:
-            self._copy(led, letters)
         if refusal is not None and refusal.error_code in _FENCING:
             self._drop(led, refusal)
-        elif outcome.wakes:
+        for letters in outcome.dead_letters:
+            self._copy(led, letters)
+        if outcome.wakes and led.refusal is None:
             self._changed(led)
         if not led.writes:
             self._all_written(led)
