@@ -83,6 +83,8 @@ def handle(request: wire.ShareFetchRequest, context: Context) -> Steps[wire.Shar
     if request.share_session_epoch == INITIAL_EPOCH:
         while shares.goes_on_releasing(checked.key):
             yield NextSlice()
+            if not shares.sessions.is_current(begun):
+                return error_answer(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
     rights = TopicRights(context)
     pending: dict[PartitionKey, PendingAcknowledgement] = {}
     if acknowledges:
@@ -195,6 +197,9 @@ def _add_all(readable: Readable, reads: ShareReads, begun: Begun, key: SessionKe
         reads.add(partition_key, share_key, partition)
         if not count % PARTITIONS_PER_SLICE:
             yield NextSlice()
+            # Nobody would drop share partitions that are made after the end of their group's last session.
+            if not shares.sessions.is_current(begun):
+                return
     reads.catch_up(shares.changed_since(changes))
 
 
