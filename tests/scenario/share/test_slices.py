@@ -46,3 +46,25 @@ def test_a_request_whose_session_is_replaced_does_not_go_on(driver, member) -> N
     assert displaced.answer().error_code == E.INVALID_SHARE_SESSION_EPOCH
     go_on(driver)
     assert last.answer().error_code == E.NONE
+
+
+def test_members_that_only_pass_by_leave_nothing_to_release(driver, member) -> None:
+    shares = driver.node.share.partitions
+    driver.hold_slices = True
+    for _ in range(3):
+        passing = Member(driver)
+        passing.send_fetch(*KEYS)
+        driver.disconnect(passing.peer)
+        assert len(shares.led_partitions) <= 50
+        assert shares._releases.partition_count == 0
+    go_on(driver)
+    driver.advance(100)
+    assert len(shares.led_partitions) == 0
+
+
+def test_settings_of_a_group_go_with_its_last_share_partition(driver, member) -> None:
+    shares = driver.node.share.partitions
+    member.fetch(("t", 0), ("t", 1))
+    assert list(shares._settings_of_groups) == ["g"]
+    driver.disconnect(member.peer)
+    assert not shares._settings_of_groups

@@ -92,7 +92,7 @@ class SharePartitions:
             partitions, group_commit, delayed_fetches, deadlines, persister, settings, self._loaded
         )
         most = int(metadata.config.get("group.share.max.share.sessions"))
-        self.sessions = ShareSessions(most, self._wake_displaced)
+        self.sessions = ShareSessions(most, self._wake_displaced, lambda: self._releases.partition_count)
         self.counters = ShareCounters()
         self.led_partitions = LedPartitions()
         self._releases = SessionReleases(deadlines, self._release, self._drop_if_unused)
@@ -255,11 +255,15 @@ class SharePartitions:
         if self.sessions.get(key) is not session:
             return
         self.sessions.remove(key)
-        self._releases.begin(session)
+        self._ended(session)
 
     def connection_closed(self, connection_id: int) -> None:
         for session in self.sessions.close(connection_id):
-            self._releases.begin(session)
+            self._ended(session)
+
+    def _ended(self, session: ShareSession) -> None:
+        key = session.key
+        self._releases.begin(key, self.led_partitions.among(key.group_id, session.partitions))
 
     def _wake_displaced(self, session: ShareSession) -> None:
         """Let an earlier request of the member that waits see that it is not current any more."""
@@ -425,6 +429,8 @@ class SharePartitions:
             self._ending[led.key] = led
         self.led_partitions.remove(led)
         self._loader.dropped(led)
+        if not self.led_partitions.has_group(led.key.group_id):
+            self._settings_of_groups.pop(led.key.group_id, None)
         alarm = self._alarms.pop(led.key, None)
         if alarm is not None:
             self._deadlines.cancel(alarm)
