@@ -155,6 +155,8 @@ class Driver:
         self.tree_is_near = False
         """Nodes of the tree cannot be read."""
         self.hold_jobs = False
+        self.hold_slices = False
+        """The slices of long requests wait: a test lets each go on with ``Continued()``."""
         self.held: list[object] = []
         self.reports: list[str] = []
         self.audited: list[AuditRecord] = []
@@ -307,7 +309,7 @@ class Driver:
                 for _ in effect.slices:
                     pass
                 return JobFinished(effect.token)
-            case Continue():
+            case Continue() if not self.hold_slices:
                 return Continued()
             case Close():
                 if effect.connection_id in self.peers:

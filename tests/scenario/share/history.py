@@ -7,6 +7,7 @@ Requests wait while the share coordinator is asked; its answers are held, late, 
 3. Within one leadership a delivery count rises with each delivery, and never exceeds the limit.
 4. In the end each record has come again, or was settled, had its last delivery, or is gone from the log.
 5. Every request is answered once the coordinator answers.
+6. Dropped share partitions end, also those whose dead letters waited.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from oncelog.base.errors import ErrorCode as E
-from oncelog.base.ids import NO_BROKER, GroupId, LeaderEpoch, Offset, TopicPartition
+from oncelog.base.ids import NO_BROKER, BrokerId, GroupId, LeaderEpoch, Offset, TopicPartition
 from oncelog.base.tree import Set
 from oncelog.core.controller.image import layout
 from oncelog.core.share.model import RecordState
@@ -33,6 +34,7 @@ LIMITS = (3, 5)
 LOCKS_MS = (15_000, 20_000)
 MAX_WAIT_MS = 20_000
 PARTITION = TopicPartition("t", 0)
+DEAD_LETTERS = "dlq.t"
 
 
 @dataclass
@@ -58,7 +60,10 @@ class ShareHistory:
         self.driver.node.share.persister = self.coordinator
         self.admin = self.driver.connect()
         create_topic(self.admin, "t")
-        set_group_configs(self.admin, "g", share_auto_offset_reset="earliest")
+        set_group_configs(
+            self.admin, "g", share_auto_offset_reset="earliest", errors_deadletterqueue_topic_name=DEAD_LETTERS
+        )
+        create_topic(self.admin, DEAD_LETTERS, errors_deadletterqueue_group_enable="true")
         self._set_limits(LIMITS[0], LOCKS_MS[0])
         topic_id = self.driver.node.cluster.image.topics["t"].topic_id
         self.key = ShareKey(GroupId("g"), topic_id, 0)
@@ -102,7 +107,14 @@ class ShareHistory:
 
     def seldom(self) -> None:
         if self.entropy.random() < 0.4:
-            self.entropy.choice([self.make_again, self.lose_leadership, self.switch_off, self.move_log_start])()
+            drastic = [
+                self.make_again,
+                self.lose_leadership,
+                self.switch_off,
+                self.move_log_start,
+                self.lose_dead_letter_topic,
+            ]
+            self.entropy.choice(drastic)()
 
     def write(self) -> None:
         if self._leads():
@@ -167,12 +179,7 @@ class ShareHistory:
 
     def lose_leadership(self) -> None:
         for leader in (NO_BROKER, self.driver.broker_id):
-            image = self.driver.node.cluster.image.partition(PARTITION)
-            assert image is not None
-            newer = image._replace(leader=leader, leader_epoch=LeaderEpoch(image.leader_epoch + 1))
-            path = layout.state_path(PARTITION.topic, PARTITION.partition)
-            self.driver.tree.session().commit([Set(path, layout.state_value(newer, 1), image.version)])
-            self.driver.dispatch_changes()
+            self._lead(PARTITION, leader)
             self.observe()
             if self._leads():
                 break
@@ -193,6 +200,14 @@ class ShareHistory:
             topic = DeleteRecordsTopic(name="t", partitions=[partition])
             self.driver.connect().ask(DeleteRecordsRequest(topics=[topic], timeout_ms=1000), 2)
             self.events["log start moved"] += 1
+
+    def lose_dead_letter_topic(self) -> None:
+        """It has no leader for a while, or again one: dead letters wait, also of share partitions dropped meanwhile."""
+        partition = TopicPartition(DEAD_LETTERS, 0)
+        image = self.driver.node.cluster.image.partition(partition)
+        assert image is not None
+        self._lead(partition, self.driver.broker_id if image.leader == NO_BROKER else NO_BROKER)
+        self.events["dead letters moved"] += 1
 
     # What holds
 
@@ -255,6 +270,9 @@ class ShareHistory:
         self.driver.advance(MAX_WAIT_MS)
         self.observe()
         assert not self.asked, self.asked
+        shares = self.driver.node.share.partitions
+        assert not shares._ending, "a dropped share partition does not end"
+        self.events["dead letters"] += shares.counters.dead_letters
         for member in self.members:
             self._disconnect(member)
         self.members.clear()
@@ -320,6 +338,14 @@ class ShareHistory:
         self.observe()
         self.asked = [asked for asked in self.asked if asked.peer is not peer]
         self.driver.disconnect(peer)
+
+    def _lead(self, partition: TopicPartition, leader: BrokerId) -> None:
+        image = self.driver.node.cluster.image.partition(partition)
+        assert image is not None
+        newer = image._replace(leader=leader, leader_epoch=LeaderEpoch(image.leader_epoch + 1))
+        path = layout.state_path(partition.topic, partition.partition)
+        self.driver.tree.session().commit([Set(path, layout.state_value(newer, 1), image.version)])
+        self.driver.dispatch_changes()
 
     def _leads(self) -> bool:
         image = self.driver.node.cluster.image.partition(PARTITION)

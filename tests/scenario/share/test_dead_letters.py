@@ -324,3 +324,63 @@ def test_records_of_transactions_become_letters_outside_of_them(driver, member) 
     log = log_of(driver, "dlq.t")
     assert offsets(letters(driver))[0] == 0
     assert log.last_stable_offset == log.high_watermark
+
+
+def is_led_again(driver: Driver) -> bool:
+    """True if a share partition that was fenced is read again."""
+    again = Member(driver, member_id="again")
+    again.send_fetch(T, max_wait_ms=500)
+    driver.advance(500)
+    return bool(again.answer().responses) and not driver.node.share.partitions._ending
+
+
+def fence(driver: Driver, member: Member, persister: HandPersister, offset: int) -> None:
+    """An administrator has changed the state: an acknowledgement is refused, and the share partition dropped."""
+    persister.error = E.FENCED_STATE_EPOCH
+    assert errors(member.acknowledge(("t", 0, offset, offset, ACCEPT))) == [E.NOT_LEADER_OR_FOLLOWER]
+    persister.error = E.NONE
+
+
+def test_a_fenced_share_partition_whose_letters_wait_for_their_topic(driver, member, persister) -> None:
+    alter_brokers(driver.connect(), errors_deadletterqueue_auto_create_topics_enable="true")
+    write(driver, "t", 3)
+    member.fetch(T)
+    driver.hold_metadata = True
+    member.acknowledge(("t", 0, 0, 0, REJECT))
+    fence(driver, member, persister, 1)
+    driver.hold_metadata = False
+    driver.release()
+    assert is_led_again(driver)
+    assert failed(driver) == 0
+
+
+def test_a_fenced_share_partition_whose_letters_wait_behind_others(driver, member, persister) -> None:
+    create_topic(driver.connect(), "dlq.t", **ENABLE)
+    write(driver, "t", 4)
+    member.fetch(T)
+    driver.hold_syncs = True
+    member.acknowledge(("t", 0, 0, 0, REJECT))
+    member.acknowledge(("t", 0, 1, 1, REJECT))
+    fence(driver, member, persister, 2)
+    driver.hold_syncs = False
+    driver.release()
+    assert is_led_again(driver)
+    assert (offsets(letters(driver))[0], failed(driver)) == (0, 0)
+
+
+def test_a_fenced_leader_writes_no_letters(driver, member, persister) -> None:
+    """The lock of a last delivery ends while its acceptance is written, which is then fenced."""
+    set_group_configs(driver.connect(), "g", share_delivery_count_limit="2")
+    create_topic(driver.connect(), "dlq.t", **ENABLE)
+    write(driver, "t", 1)
+    member.fetch(T)
+    member.acknowledge(("t", 0, 0, 0, RELEASE))
+    assert acquired(member.fetch()) == [(0, 0, 2)]
+    persister.holds = True
+    member.send_acknowledge(("t", 0, 0, 0, ACCEPT))
+    driver.advance(31_000)
+    persister.holds, persister.error = False, E.FENCED_STATE_EPOCH
+    persister.release(driver)
+    assert errors(member.answer()) == [E.NOT_LEADER_OR_FOLLOWER]
+    driver.advance(1_000)
+    assert letters(driver) == []

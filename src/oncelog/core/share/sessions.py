@@ -29,7 +29,7 @@ FINAL_EPOCH: Final = -1
 PARTITION_BYTES: Final = 200
 """Memory of a partition in a session, measured."""
 MAX_BYTES: Final = 24 * MIB
-"""For the partitions of all sessions together."""
+"""For the partitions of all sessions together, with those of ended ones until their records are released."""
 _MAX_PARTITIONS: Final = MAX_BYTES // PARTITION_BYTES
 # As many as a broker leads. An answer with all of them is made at once.
 _MAX_SESSION_PARTITIONS: Final = 10_000
@@ -84,11 +84,18 @@ class Begun(NamedTuple):
 
 class ShareSessions:
     """``most`` is ``group.share.max.share.sessions``; ``displaced`` is called when a request takes a session over, or
-    opens another in its place: an earlier request may still wait."""
+    opens another in its place: an earlier request may still wait. ``releasing`` tells how many partitions of ended
+    sessions are left to release."""
 
-    def __init__(self, most: int, displaced: Callable[[ShareSession], object] = lambda _session: None) -> None:
+    def __init__(
+        self,
+        most: int,
+        displaced: Callable[[ShareSession], object] = lambda _session: None,
+        releasing: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._most = most
         self._displaced = displaced
+        self._releasing = releasing
         self._sessions: dict[SessionKey, ShareSession] = {}
         self._by_connection: dict[int, dict[SessionKey, None]] = {}
         self._by_group: dict[GroupId, int] = {}
@@ -220,7 +227,8 @@ class ShareSessions:
 
     def _has_room(self, added: int, size: int) -> bool:
         """True if a session of ``size`` partitions may have so many more than before."""
-        return size <= _MAX_SESSION_PARTITIONS and self.partition_count + added <= _MAX_PARTITIONS
+        kept = self.partition_count + self._releasing()
+        return size <= _MAX_SESSION_PARTITIONS and kept + added <= _MAX_PARTITIONS
 
     def _update(
         self, session: ShareSession, added: Mapping[PartitionKey, bool], forgotten: Iterable[PartitionKey]

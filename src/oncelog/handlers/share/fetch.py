@@ -83,6 +83,8 @@ def handle(request: wire.ShareFetchRequest, context: Context) -> Steps[wire.Shar
     if request.share_session_epoch == INITIAL_EPOCH:
         while shares.goes_on_releasing(checked.key):
             yield NextSlice()
+            if not shares.sessions.is_current(begun):
+                return error_answer(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
     rights = TopicRights(context)
     pending: dict[PartitionKey, PendingAcknowledgement] = {}
     if acknowledges:
@@ -92,11 +94,14 @@ def handle(request: wire.ShareFetchRequest, context: Context) -> Steps[wire.Shar
     if begun.partitions and not renews:
         error_code = yield from _fetch(request, context, shares, rights, begun, checked.key, answer)
         if error_code != ErrorCode.NONE:
+            yield from answer.give_back(checked.key.member_id)
             return error_answer(error_code)
     has_to_wait = not all(acknowledgement.is_settled for acknowledgement in pending.values())
     acknowledged = yield from until_durable(pending)
     if has_to_wait:
         answer.withdraw_ended(checked.key.member_id)
+        if not shares.sessions.is_current(begun):
+            yield from answer.give_back(checked.key.member_id)
     if request.share_session_epoch == FINAL_EPOCH and begun.session is not None:
         shares.end_session(begun.session)
     return answer.finish(acknowledged)
@@ -162,12 +167,16 @@ def _fetch(
         if not reads.is_done and not shares.sessions.is_current(begun):
             return ErrorCode.INVALID_SHARE_SESSION_EPOCH
     reads.acquire_what_there_is()
+    is_sliced = False
     while reads.acquires_more():
+        is_sliced = True
         yield NextSlice()
         if not shares.sessions.is_current(begun):
-            return ErrorCode.INVALID_SHARE_SESSION_EPOCH
+            break
     answer.add(reads.answers, reads.fetched)
-    return ErrorCode.NONE
+    if is_sliced:
+        answer.withdraw_ended(key.member_id)
+    return ErrorCode.NONE if shares.sessions.is_current(begun) else ErrorCode.INVALID_SHARE_SESSION_EPOCH
 
 
 def _readable(begun: Begun, context: Context, rights: TopicRights, answer: ShareFetchAnswer) -> Steps[Readable]:
@@ -195,6 +204,9 @@ def _add_all(readable: Readable, reads: ShareReads, begun: Begun, key: SessionKe
         reads.add(partition_key, share_key, partition)
         if not count % PARTITIONS_PER_SLICE:
             yield NextSlice()
+            # Nobody would drop share partitions that are made after the end of their group's last session.
+            if not shares.sessions.is_current(begun):
+                return
     reads.catch_up(shares.changed_since(changes))
 
 

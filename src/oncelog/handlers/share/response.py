@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import GroupId, MemberId, TopicId, TopicPartition
+from oncelog.core.share.model import Acknowledgement, AcknowledgeType
 from oncelog.core.share.sessions import INITIAL_EPOCH, Begun, PartitionKey
 from oncelog.handlers.broker.leaders import add_endpoint, leader_hint
 from oncelog.handlers.broker.shares import NOT_LEADER
+from oncelog.handlers.broker.waits import NextSlice
+from oncelog.handlers.share.acknowledgements import PARTITIONS_PER_SLICE
 from oncelog.wire.messages import share_acknowledge, share_fetch
 
 if TYPE_CHECKING:
     from oncelog.handlers.broker.context import Context
     from oncelog.handlers.broker.leaders import LeaderHint
     from oncelog.handlers.broker.shares import Shares
+    from oncelog.handlers.broker.waits import Steps
     from oncelog.handlers.share.acknowledgements import Refusals
     from oncelog.handlers.share.reads import Fetched
 
@@ -53,13 +57,27 @@ class ShareFetchAnswer:
             if led.refusal is not None or led.machine is None:
                 self.fail(key, NOT_LEADER.error_code)
                 continue
-            acquired = ((row.first_offset, row.last_offset, row.delivery_count) for row in answer.acquired_records)
             answer.acquired_records = [
                 share_fetch.AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
-                for first, last, count in led.machine.still_held(member_id, acquired)
+                for first, last, count in led.machine.still_held(member_id, _rows(answer))
             ]
             if not answer.acquired_records:
                 answer.records = b""
+
+    def give_back(self, member_id: MemberId) -> Steps[None]:
+        """Release the records that the response was to bring: its request is not current any more."""
+        acquired = [
+            (self._fetched[key].led, answer) for key, answer in self._answers.items() if answer.acquired_records
+        ]
+        for count, (led, answer) in enumerate(acquired, 1):
+            if led.refusal is None and led.machine is not None:
+                # A later delivery to the same member has another count.
+                held = led.machine.still_held(member_id, _rows(answer))
+                releases = [Acknowledgement(first, last, [AcknowledgeType.RELEASE]) for first, last, _ in held]
+                if releases:
+                    self._shares.acknowledge(led.key, member_id, releases)
+            if not count % PARTITIONS_PER_SLICE:
+                yield NextSlice()
 
     def finish(self, acknowledged: Refusals) -> share_fetch.ShareFetchResponse:
         """The response: what the session has not told yet, and the outcome of all acknowledgements."""
@@ -113,6 +131,10 @@ class ShareFetchAnswer:
             writer = response.writer(self._context.version)
             response.write(writer, self._context.version)
             response.throttle_time_ms = quotas.returned(self._context, writer.size_bytes)
+
+
+def _rows(answer: share_fetch.PartitionData) -> list[tuple[int, int, int]]:
+    return [(row.first_offset, row.last_offset, row.delivery_count) for row in answer.acquired_records]
 
 
 def acknowledge_answer(

@@ -68,8 +68,8 @@ _RETRIABLE: Final = (
 )
 
 Done = Callable[[bool, int], None]
-"""Called with True when the dead letters are durable, False if they cannot be written; and with how many have headers
-alone, although the group copies records."""
+"""Called once: with True when the dead letters are durable, False if they cannot be written or their share partition is
+led no more; and with how many have headers alone, although the group copies records."""
 
 
 @dataclass(slots=True, eq=False)
@@ -134,7 +134,8 @@ class DeadLetterWriter:
 
     def _start(self, copy: _Copy) -> None:
         if copy.led.refusal is not None:
-            return  # the next leader reads the state, and writes them
+            copy.done(False, 0)  # the next leader reads the state, and writes them
+            return
         group_id = copy.source.group_id
         topic = self._settings.of(group_id).dead_letter_topic
         problem = self._problem(group_id, topic)
@@ -214,13 +215,16 @@ class DeadLetterWriter:
         lane = self._lanes[partition]
         if lane.is_busy:
             return
+        dropped = [copy for copy in lane.queue if copy.led.refusal is not None]
         lane.queue = deque(copy for copy in lane.queue if copy.led.refusal is None)
-        if not lane.queue:
+        if lane.queue:
+            lane.is_busy = True
+            records, parts = self._next_batch(partition, lane)
+            self._appends.append(partition, build_batch(records), partial(self._appended, partition, parts))
+        else:
             del self._lanes[partition]
-            return
-        lane.is_busy = True
-        records, parts = self._next_batch(partition, lane)
-        self._appends.append(partition, build_batch(records), partial(self._appended, partition, parts))
+        for copy in dropped:
+            copy.done(False, 0)
 
     def _next_batch(self, partition: TopicPartition, lane: _Lane) -> tuple[list[Record], list[_Part]]:
         image = self._metadata.image.topics.get(partition.topic)
@@ -262,7 +266,6 @@ class DeadLetterWriter:
 
     def _appended(self, partition: TopicPartition, parts: list[_Part], error_code: ErrorCode) -> None:
         lane = self._lanes[partition]
-        lane.is_busy = False
         for copy, offset, headers_only in parts:
             if error_code == ErrorCode.NONE:
                 copy.next_offset, copy.attempts = offset, 0
@@ -276,6 +279,7 @@ class DeadLetterWriter:
                 self._try_later(copy, f"dead letters for {partition} could not be written: {error_code.name}")
             else:
                 self._fail(copy, f"dead letters for {partition} are refused: {error_code.name}")
+        lane.is_busy = False  # only now: the end of a copy may bring others into the lane
         self._send_next(partition)
 
     def _finish(self, copy: _Copy) -> None:
@@ -304,7 +308,7 @@ class DeadLetterWriter:
 
     def _fail(self, copy: _Copy, problem: str) -> None:
         now_ms = self._deadlines.now_ms
-        if now_ms >= self._next_report_ms:
+        if copy.led.refusal is None and now_ms >= self._next_report_ms:
             self._next_report_ms = now_ms + MINUTE_MS
             self._outbox.effects.append(
                 Report("error", f"{problem}; its records are archived without a dead letter, as in Apache Kafka")

@@ -6,12 +6,11 @@ be told from what that one has.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.ids import GroupId
-from oncelog.core.share.sessions import PartitionKey, SessionKey, ShareSession
+from oncelog.core.share.sessions import PartitionKey, SessionKey
 
 if TYPE_CHECKING:
     from oncelog.node.kernel.deadlines import Deadlines
@@ -34,17 +33,22 @@ class SessionReleases:
         self._deadlines = deadlines
         self._release = release
         self._ended = ended
-        self._left: dict[GroupId, dict[SessionKey, deque[PartitionKey]]] = {}
+        self._left: dict[GroupId, dict[SessionKey, dict[PartitionKey, None]]] = {}
+        self.partition_count = 0
+        """Partitions left to release, of all members together."""
 
     def has_group(self, group_id: GroupId) -> bool:
         return group_id in self._left
 
-    def begin(self, session: ShareSession) -> None:
-        members = self._left.setdefault(session.key.group_id, {})
-        is_new = session.key not in members
-        members.setdefault(session.key, deque()).extend(session.partitions)
+    def begin(self, key: SessionKey, partitions: Iterable[PartitionKey]) -> None:
+        members = self._left.setdefault(key.group_id, {})
+        is_new = key not in members
+        left = members.setdefault(key, {})
+        self.partition_count -= len(left)
+        left.update(dict.fromkeys(partitions))
+        self.partition_count += len(left)
         if is_new:
-            self._go_on_later(session.key)
+            self._go_on_later(key)
 
     def goes_on(self, key: SessionKey) -> bool:
         """Release a slice. Returns True if more is left."""
@@ -52,7 +56,9 @@ class SessionReleases:
         left = members.get(key)
         if left is None:
             return False
-        self._release(key, [left.popleft() for _ in range(min(len(left), PARTITIONS_PER_SLICE))])
+        count = min(len(left), PARTITIONS_PER_SLICE)
+        self.partition_count -= count
+        self._release(key, [left.popitem()[0] for _ in range(count)])
         if left:
             return True
         del members[key]
@@ -63,6 +69,7 @@ class SessionReleases:
 
     def clear(self) -> None:
         self._left.clear()
+        self.partition_count = 0
 
     def _go_on_later(self, key: SessionKey) -> None:
         def go_on(now_ms: int) -> None:

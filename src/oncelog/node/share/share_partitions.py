@@ -92,7 +92,7 @@ class SharePartitions:
             partitions, group_commit, delayed_fetches, deadlines, persister, settings, self._loaded
         )
         most = int(metadata.config.get("group.share.max.share.sessions"))
-        self.sessions = ShareSessions(most, self._wake_displaced)
+        self.sessions = ShareSessions(most, self._wake_displaced, lambda: self._releases.partition_count)
         self.counters = ShareCounters()
         self.led_partitions = LedPartitions()
         self._releases = SessionReleases(deadlines, self._release, self._drop_if_unused)
@@ -255,11 +255,15 @@ class SharePartitions:
         if self.sessions.get(key) is not session:
             return
         self.sessions.remove(key)
-        self._releases.begin(session)
+        self._ended(session)
 
     def connection_closed(self, connection_id: int) -> None:
         for session in self.sessions.close(connection_id):
-            self._releases.begin(session)
+            self._ended(session)
+
+    def _ended(self, session: ShareSession) -> None:
+        key = session.key
+        self._releases.begin(key, self.led_partitions.among(key.group_id, session.partitions))
 
     def _wake_displaced(self, session: ShareSession) -> None:
         """Let an earlier request of the member that waits see that it is not current any more."""
@@ -315,11 +319,11 @@ class SharePartitions:
         refusal = None if error == ErrorCode.NONE else client_error(error, persisted.message or "")
         if pending is not None:
             pending.settle(refusal)
-        for letters in outcome.dead_letters:
-            self._copy(led, letters)
         if refusal is not None and refusal.error_code in _FENCING:
             self._drop(led, refusal)
-        elif outcome.wakes:
+        for letters in outcome.dead_letters:
+            self._copy(led, letters)
+        if outcome.wakes and led.refusal is None:
             self._changed(led)
         if not led.writes:
             self._all_written(led)
@@ -347,7 +351,7 @@ class SharePartitions:
         if is_written:
             self.counters.dead_letters += count - headers_only
             self.counters.dead_letters_without_record += headers_only
-        else:
+        elif led.refusal is None:
             self.counters.failed_dead_letters += count
         # As in Apache Kafka, records are archived whether they could be copied or not.
         if led.refusal is None and led.machine is not None:
@@ -425,6 +429,8 @@ class SharePartitions:
             self._ending[led.key] = led
         self.led_partitions.remove(led)
         self._loader.dropped(led)
+        if not self.led_partitions.has_group(led.key.group_id):
+            self._settings_of_groups.pop(led.key.group_id, None)
         alarm = self._alarms.pop(led.key, None)
         if alarm is not None:
             self._deadlines.cancel(alarm)

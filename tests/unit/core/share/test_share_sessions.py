@@ -109,6 +109,15 @@ def test_the_limit_on_partitions(monkeypatch) -> None:
     assert indexes(fetch(kept, 1)) == [0, 1]  # nothing changed
 
 
+def test_partitions_of_ended_sessions_count_until_they_are_released(monkeypatch) -> None:
+    monkeypatch.setattr(sessions, "_MAX_PARTITIONS", 3)
+    left = [2]
+    kept = ShareSessions(10, releasing=lambda: left[0])
+    assert fetch(kept, 0, 0, 1).error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    left[0] = 1
+    assert fetch(kept, 0, 0, 1).error_code == ErrorCode.NONE
+
+
 def test_the_limit_on_partitions_of_one_session(monkeypatch) -> None:
     monkeypatch.setattr(sessions, "_MAX_SESSION_PARTITIONS", 2)
     kept = ShareSessions(10)

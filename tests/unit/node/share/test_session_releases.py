@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from oncelog.base.ids import GroupId, MemberId, TopicId
-from oncelog.core.share.sessions import PartitionKey, SessionKey, ShareSession
+from oncelog.core.share.sessions import PartitionKey, SessionKey
 from oncelog.node.kernel.deadlines import Deadlines
 from oncelog.node.share.session_releases import PARTITIONS_PER_SLICE, SessionReleases
 
 KEY = SessionKey(GroupId("g"), MemberId("m"))
 COUNT = 10 * PARTITIONS_PER_SLICE + 1
+PARTITIONS = [(TopicId(b"t" * 16), index) for index in range(COUNT)]
 
 
 class Released:
@@ -19,8 +20,7 @@ class Released:
         self.ended: list[GroupId] = []
         self.deadlines = Deadlines()
         self.releases = SessionReleases(self.deadlines, self.release, self.ended.append)
-        partitions = {(TopicId(b"t" * 16), index): False for index in range(COUNT)}
-        self.releases.begin(ShareSession(KEY, partitions, 1))
+        self.releases.begin(KEY, PARTITIONS)
 
     def release(self, key: SessionKey, partitions: Sequence[PartitionKey]) -> None:
         assert key == KEY
@@ -47,3 +47,13 @@ def test_a_member_that_begins_again_releases_the_rest_itself() -> None:
     released.deadlines.run_due(1)
     assert sum(released.slices) == COUNT
     assert released.ended == [KEY.group_id]
+
+
+def test_a_member_that_begins_and_goes_again_and_again_queues_each_partition_once() -> None:
+    released = Released()
+    for _ in range(10):
+        released.releases.begin(KEY, PARTITIONS)
+    assert released.releases.partition_count == COUNT
+    while released.releases.goes_on(KEY):
+        pass
+    assert (sum(released.slices), released.releases.partition_count) == (COUNT + PARTITIONS_PER_SLICE, 0)
