@@ -218,6 +218,26 @@ def test_a_full_group(shares: Coordinators) -> None:
     join(peer, "a")
 
 
+def test_members_that_stay_do_without_partitions_beyond_the_bound(shares: Coordinators) -> None:
+    driver = Driver({"oncelog.group.share.partitions.max": "4"})
+    driver.node.share.persister = shares
+    peer = driver.connect()
+    create_topic(peer, "t", 2)
+    peer.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
+    join(peer, topics=("t", "late"))
+    epoch = settled(driver, peer).member_epoch
+    create_topic(peer, "late", 2)
+    for _ in range(5):
+        response = beat(peer, epoch)
+        assert response.error_code == E.NONE, response
+        epoch = response.member_epoch
+        driver.advance(30_000)
+    assert len(shares.states) == 2
+    lines = [line for line in driver.reports if "oncelog.group.share.partitions.max" in line]
+    assert len(lines) == 1, "not again within ten minutes"
+    assert "share group 'g' does not get all of its topics" in lines[0]
+
+
 def test_configs_of_the_group_count_at_once(driver: Driver) -> None:
     peer = driver.connect()
     set_group_configs(peer, "g", share_session_timeout_ms="50000", share_heartbeat_interval_ms="6000")

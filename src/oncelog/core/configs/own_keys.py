@@ -90,7 +90,7 @@ OWN_KEYS: Final = (
     ConfigKey("oncelog.group.share.partitions.max", INT, "250000", at_least(1)).documented(
         "Maximum partitions with share state of all share groups that the broker coordinates, those of groups without "
         "members too, which do not expire. Beyond it, no more partitions get share state until share groups or their "
-        "offsets are deleted: members that need it are rejected."
+        "offsets are deleted: new members that need it are rejected, and those of before do without."
     ),
     *_renamed(
         "transaction.orphan.action",

@@ -49,8 +49,8 @@ class MemberMemory:
                 quota.count()
         return self._held_bytes() + size_bytes <= limit
 
-    def has_room_for_share_partitions(self, count: int, limit: int) -> bool:
-        return sum([quota.share_partitions for quota in self._shards]) + count <= limit
+    def share_partitions(self) -> int:
+        return sum([quota.share_partitions for quota in self._shards])
 
     def _held_bytes(self) -> int:
         return sum([quota.held_bytes for quota in self._shards])
@@ -127,7 +127,11 @@ class MemberQuota:
 
     def admits_share_partitions(self, count: int) -> bool:
         """True if so many more partitions may get share state."""
-        return count <= 0 or self._memory.has_room_for_share_partitions(count, self._settings.share_partitions_max)
+        return count <= 0 or count <= self.room_for_share_partitions()
+
+    def room_for_share_partitions(self) -> int:
+        """How many more partitions may get share state; negative if too many have it."""
+        return self._settings.share_partitions_max - self._memory.share_partitions()
 
     def admits(self, size_bytes: int, now_ms: int) -> bool:
         """True if a group that counts what it holds may hold so much more."""

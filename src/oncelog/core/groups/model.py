@@ -297,3 +297,5 @@ class GroupDecision:
     """Soft state to change once the records are applied; called with the time."""
     undo: Undo | None = None
     """The soft state that ``GroupShard.append_failed`` has to undo if the append fails."""
+    warning: str | None = None
+    """For the node to report, now and then."""

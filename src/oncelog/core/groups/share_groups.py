@@ -100,14 +100,18 @@ class ShareGroups:
             if request.epoch < 0:
                 decision = decide_leave(group, request, topics)
             else:
-                decision = decide_heartbeat(group, request, topics, settings, now_ms)
+                room = self._quota.room_for_share_partitions
+                decision = decide_heartbeat(group, request, topics, settings, room, now_ms)
         except Refused as refused:
             return GroupDecision(reply=ShareHeartbeatReply(refused.code, str(refused)), waits_for_pending=True)
-        if not self._quota.is_steady(request) and not self._admits_states(decision):
+        if decision.lacks_room and not self._quota.is_steady(request):
             return GroupDecision(reply=ShareHeartbeatReply(ErrorCode.COORDINATOR_NOT_AVAILABLE, _TOO_MANY_PARTITIONS))
         interval_ms = 0 if request.epoch < 0 else settings.heartbeat_interval_ms
         reply = ShareHeartbeatReply(ErrorCode.NONE, None, decision.answer, interval_ms, decision.to_initialize)
-        return self._group_decision(decision, reply)
+        out = self._group_decision(decision, reply)
+        if decision.lacks_room:
+            out.warning = f"share group {request.group_id!r} does not get all of its topics. {_TOO_MANY_PARTITIONS}"
+        return out
 
     def alter_offsets(self, group_id: GroupId, starts: Mapping[TopicName, Mapping[int, Offset]]) -> GroupDecision:
         """Replies OffsetsReply; ``initialized`` takes what the share coordinator has done."""
@@ -254,7 +258,7 @@ class ShareGroups:
         out.follow_up = begin
         return out
 
-    def _admits_states(self, decision: ShareDecision | offsets.OffsetsDecision) -> bool:
+    def _admits_states(self, decision: offsets.OffsetsDecision) -> bool:
         """True unless the decision gives share state to more partitions than may have it."""
         group = self._groups.get(decision.group_id)
         before = group.state_count() if isinstance(group, ShareGroup) else 0

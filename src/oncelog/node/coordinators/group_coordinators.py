@@ -13,6 +13,7 @@ from oncelog.node.cluster.group_settings import LimitsOfGroups, ShareSettingsOfG
 from oncelog.node.coordinators.group_topics import GroupTopics
 from oncelog.node.coordinators.hosted_shards import HostedShard
 from oncelog.node.coordinators.runner import Coordinators, CoordinatorServices
+from oncelog.node.kernel.events import Report
 
 if TYPE_CHECKING:
     from oncelog.core.configs.broker import BrokerConfig
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 # Errors of the log about a producer, which its client gets unchanged.
 _PRODUCER_ERRORS: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
+_WARNING_AGAIN_MS: Final = 600_000
 
 
 def group_settings(config: BrokerConfig) -> GroupSettings:
@@ -47,6 +49,7 @@ class GroupCoordinators(Coordinators["GroupShard", "GroupDecision"]):
         self._topics = GroupTopics(services.metadata)
         self.rebalances: Counter[str] = Counter()
         """Rebalances by protocol since the broker's start."""
+        self._warned_ms: int | None = None
 
     @cached_property
     def _member_memory(self) -> MemberMemory:
@@ -99,6 +102,14 @@ class GroupCoordinators(Coordinators["GroupShard", "GroupDecision"]):
     def _follow_up(self, hosted: HostedShard[GroupShard], decision: GroupDecision, now_ms: int) -> None:
         if decision.follow_up is not None:
             decision.follow_up(now_ms)
+        if decision.warning is not None:
+            self._warn(decision.warning, now_ms)
+
+    def _warn(self, warning: str, now_ms: int) -> None:
+        # Each such group looks for room every half minute.
+        if self._warned_ms is None or now_ms - self._warned_ms >= _WARNING_AGAIN_MS:
+            self._warned_ms = now_ms
+            self._outbox.effects.append(Report("warning", warning))
 
     def _visible_end_offset(self, hosted: HostedShard[GroupShard], decision: GroupDecision) -> Offset | None:
         return self._log(hosted).log_end_offset if decision.waits_for_pending else None

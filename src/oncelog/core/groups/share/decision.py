@@ -42,3 +42,5 @@ class ShareDecision:
     """State that the share coordinator makes once the records are durable; ``ShareGroups.initialized`` takes
     the results.
     """
+    lacks_room: bool = False
+    """Partitions of subscribed topics get no share state: too many have it."""

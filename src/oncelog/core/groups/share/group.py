@@ -67,8 +67,8 @@ class ShareGroup(ModernGroup[ShareMember]):
         self.deletions: dict[TopicId, Deletion] = {}
         """Topics whose state share coordinators are deleting now: it is not made meanwhile. Soft."""
         self.complete_until_ms: float | None = None
-        """No subscribed partition lacks state until then; None: to be found out. Soft: a steady member asks at each
-        heartbeat."""
+        """No subscribed partition lacks state until then, or can get it; None: to be found out. Soft: a steady member
+        asks at each heartbeat."""
         self._state_count = 0
         self._has_unassigned: bool | None = None
         """Cached between records: a steady member asks at each heartbeat."""

@@ -7,7 +7,8 @@ A heartbeat that joins or goes on may add records in each of its steps, in this 
    state since the last assignment.
 3. Compute a new target assignment when one is due, of partitions with share state.
 4. Move the member to the target: without revocation, as members share partitions.
-5. Name the partitions that lack share state: the share coordinator makes it after the answer.
+5. Name the partitions that lack share state, as far as there is room for it: the share coordinator makes it after the
+   answer.
 
 There are no static members, and no conversions of groups of another type.
 """
@@ -15,7 +16,7 @@ There are no static members, and no conversions of groups of another type.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from oncelog.base.errors import ErrorCode
@@ -63,9 +64,16 @@ class _Update(NamedTuple):
 
 
 def decide_heartbeat(
-    group: object | None, request: ShareHeartbeat, topics: Topics, settings: ShareGroupSettings, now_ms: int
+    group: object | None,
+    request: ShareHeartbeat,
+    topics: Topics,
+    settings: ShareGroupSettings,
+    room: Callable[[], int],
+    now_ms: int,
 ) -> ShareDecision:
-    """Decide a heartbeat of a member that joins or goes on; ``group`` is None if it does not exist. Raises Refused."""
+    """Decide a heartbeat of a member that joins or goes on; ``group`` is None if it does not exist. ``room`` returns
+    how many more partitions may get share state. Raises Refused.
+    """
     group = _share_group(group, request.group_id, creates=request.epoch == JOINING_EPOCH)
     before = _member(group, request, settings)
     update = _Update(group, before, _updated(before, request), topics, settings, now_ms)
@@ -77,7 +85,7 @@ def decide_heartbeat(
     member = _advance(update, target_epoch, share, decision, changed=rises)
     is_told = request.epoch == JOINING_EPOCH or request.topics is not None or member.assigned != before.assigned
     decision.answer = ShareHeartbeatAnswer(member.member_id, member.epoch, member.assigned if is_told else None)
-    _initialize(update, epoch, decision)
+    _initialize(update, epoch, room, decision)
     return decision
 
 
@@ -226,13 +234,20 @@ def _advance(
     return after
 
 
-def _initialize(update: _Update, epoch: int, decision: ShareDecision) -> None:
+def _initialize(update: _Update, epoch: int, room: Callable[[], int], decision: ShareDecision) -> None:
     """Name the partitions of subscribed topics that need share state, and write down that they get it."""
     group = update.group
-    missing = _missing(update)
+    missing, until_ms = _missing(update)
+    state = group.state_topics or StateTopics()
+    if missing:
+        fitting = state.fitting(missing, room())
+        decision.lacks_room = fitting != missing
+        # Looked for again after a while: other groups may be gone then.
+        missing, until_ms = fitting, min(until_ms, update.now_ms + update.settings.initialize_retry_ms)
+    is_steady = update.after.subscribes_as(update.before)
+    group.complete_until_ms = until_ms if is_steady and not missing else None
     if not missing:
         return
-    state = group.state_topics or StateTopics()
     decision.to_initialize = [
         PartitionState(topic, partition, epoch, _start_offset(group, state, topic, partition))
         for topic, named in missing.items()
@@ -242,14 +257,15 @@ def _initialize(update: _Update, epoch: int, decision: ShareDecision) -> None:
     decision.records.append(records.state_topics(group.group_id, after, update.topics.name_of))
 
 
-def _missing(update: _Update) -> dict[TopicId, TopicPartitions]:
-    """Partitions that have no state, and are not getting it since a short time."""
+def _missing(update: _Update) -> tuple[Mapping[TopicId, TopicPartitions], float]:
+    """Partitions that have no state, and are not getting it since a short time; if none, until when that is so."""
     group, topics, now_ms = update.group, update.topics, update.now_ms
     is_steady = update.after.subscribes_as(update.before)
     if is_steady and group.complete_until_ms is not None and now_ms < group.complete_until_ms:
-        return {}
+        return {}, group.complete_until_ms
     state = group.state_topics or StateTopics()
-    missing, until_ms = {}, math.inf
+    missing: dict[TopicId, TopicPartitions] = {}
+    until_ms = math.inf
     for name in group.subscribed_topics(update.before, update.after):
         topic = topics.id_of(name)
         if topic is None:
@@ -267,8 +283,7 @@ def _missing(update: _Update) -> dict[TopicId, TopicPartitions]:
             until_ms = min(until_ms, due_ms)
         if len(known) < count:
             missing[topic] = TopicPartitions(name, frozenset(range(count)) - known)
-    group.complete_until_ms = until_ms if is_steady and not missing else None
-    return missing
+    return missing, until_ms
 
 
 def _start_offset(group: ShareGroup, state: StateTopics, topic: TopicId, partition: int) -> Offset:

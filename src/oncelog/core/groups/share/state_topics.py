@@ -47,6 +47,22 @@ class StateTopics(NamedTuple):
         initializing = union(self.initializing, topics)
         return self._replace(initializing=initializing, deleting=self.deleting - initializing.keys())
 
+    def fitting(self, topics: Topics, room: int) -> Topics:
+        """The partitions of ``topics`` that may be initialized while ``room`` more count. A topic's new partitions are
+        initialized together: those that came later would begin at their first record.
+        """
+        counted, chosen = union(self.initialized, self.initializing), {}
+        for topic, named in topics.items():
+            before = counted.get(topic)
+            new = named.partitions if before is None else named.partitions - before.partitions
+            cost = len(new) + (before is None and topic not in self.deleting)
+            if cost <= max(room, 0):
+                room -= cost
+                chosen[topic] = named
+            elif named.partitions != new:
+                chosen[topic] = named._replace(partitions=named.partitions - new)
+        return chosen
+
     def finish_initializing(self, done: Partitions, failed: Partitions, name_of: NameOf) -> StateTopics:
         """The share coordinator has the state of the partitions in ``done``, not of those in ``failed``."""
         named = {topic: TopicPartitions(name_of(topic) or UNKNOWN_TOPIC, numbers) for topic, numbers in done.items()}

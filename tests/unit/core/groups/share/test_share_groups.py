@@ -205,11 +205,40 @@ def test_partitions_with_share_state_have_a_bound_of_their_own() -> None:
     assert isinstance(others, OffsetsReply)
     assert others.error_code is E.COORDINATOR_NOT_AVAILABLE
     topics.put("u", 20)
-    steady = ShareHeartbeat(GroupId("h"), MemberId("m"), 2)
-    assert reply_of(scene.carry_out(scene.shard.share.heartbeat(steady, scene.now_ms))).error_code is E.NONE
     scene.delete_topic("t")
     topics.put("v", 200)
     assert join("i", "v").error_code is E.NONE
+
+
+def test_members_that_stay_get_no_state_beyond_the_bound() -> None:
+    topics = SomeTopics(t=2, other=5)
+    scene = Scene(topics, limits=GroupSettings(share_partitions_max=12))
+    scene.join("m", ["t", "late"])
+    topics.put("t", 4)
+    topics.put("late", 1000)
+    decision = scene.shard.share.heartbeat(ShareHeartbeat(GROUP, MemberId("m"), 2), scene.now_ms)
+    assert "oncelog.group.share.partitions.max" in (decision.warning or "")
+    reply = reply_of(scene.beat(2))
+    assert [(state.partition, state.start_offset) for state in reply.to_initialize] == [(2, 0), (3, 0)], "they fit"
+    assert scene.group is not None
+    assert scene.group.state_count() == 5
+    # The others get it when there is room again, from where the group's config says; it is looked for now and then.
+    epoch, _ = told(scene.beat(3))
+    topics.put("late", 6)
+    assert [state.start_offset for state in reply_of(scene.beat(epoch)).to_initialize] == [-1] * 6
+    assert scene.group.state_count() == 12
+    topics.put("late", 7)
+    warned = []
+    for milliseconds in (0, 0, 0, 29_999, 1):
+        scene.advance(milliseconds)
+        epoch = scene.group.members[MemberId("m")].epoch
+        decision = scene.shard.share.heartbeat(ShareHeartbeat(GROUP, MemberId("m"), epoch), scene.now_ms)
+        warned.append(decision.warning is not None)
+        assert not reply_of(scene.carry_out(decision)).to_initialize
+    assert warned == [True, True, False, False, True], "the first two have changed something else"
+    epoch = scene.group.members[MemberId("m")].epoch
+    scene.delete_topic("t")
+    assert [state.start_offset for state in reply_of(scene.beat(epoch)).to_initialize] == [0]
 
 
 def test_a_steady_heartbeat_is_cheap_in_a_large_group() -> None:
