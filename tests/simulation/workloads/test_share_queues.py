@@ -1,4 +1,4 @@
-"""What is left to settle in a share group, by its written state and the log (rule L6)."""
+"""The batches that a share group has left to settle, by its written state and the log (rule L6)."""
 
 from __future__ import annotations
 

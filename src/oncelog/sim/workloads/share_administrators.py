@@ -60,8 +60,8 @@ async def is_at_end(client: AsyncClient, group: str, topic: str) -> GroupEnd:
 async def unsettled_batches(client: AsyncClient, group: str, end: GroupEnd) -> dict[TopicPartition, list[range]]:
     """The batches of the log with offsets that are not settled in the group's written state.
 
-    A lag is no proof of them. Compaction leaves offsets without a batch between records in flight; nobody acknowledges
-    these, so the lag has them until a later write of the start offset. So it is in Apache Kafka.
+    A lag is no proof of them. Compaction leaves offsets without a batch between records in flight. They are never
+    acknowledged, so the lag has them until a later write of the start offset, as in Apache Kafka.
     """
     states = await client.run(read_states(client.cluster, group, end.ends))
     left: dict[TopicPartition, list[range]] = {}
@@ -84,7 +84,7 @@ async def unsettled_batches(client: AsyncClient, group: str, end: GroupEnd) -> d
 
 
 def unsettled_ranges(start: int, end: int, batches: Iterable[StateBatch]) -> list[range]:
-    """What a state, with its batches in order, leaves open of the offsets from ``start`` to before ``end``."""
+    """The offsets from ``start`` to before ``end`` that no batch of a state, given in order, has as settled."""
     ranges: list[range] = []
     for batch in batches:
         if batch.delivery_state in TERMINAL:

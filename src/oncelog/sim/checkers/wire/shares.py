@@ -146,8 +146,7 @@ class Shares:
                     self._delivered(key, offset, batch.delivery_count, exchange, index)
 
     def _may_lack_records(self, exchange: Exchange) -> bool:
-        """True if the response may have waited for acknowledgements until the locks of its records had ended: then it
-        leaves them out, and they are counted all the same."""
+        # A response that waits for acknowledgements leaves out records whose locks have ended. Their deliveries count.
         waited_ms = self.clock(exchange.broker_id) - self._requested_ms[exchange.received_index]
         return waited_ms >= self.limits.lock_ms and any(acknowledged_in(exchange.request))
 
