@@ -282,6 +282,28 @@ def test_a_delivery_that_nobody_saw_is_counted() -> None:
     assert queue.rules == []
 
 
+@pytest.mark.parametrize(("waited_ms", "broken"), [(LOCK_MS, []), (LOCK_MS - 1, ["W26"])])
+def test_an_answer_that_waited_for_acknowledgements_beyond_the_lock_lacks_its_records(
+    waited_ms: int, broken: list[str]
+) -> None:
+    queue = Queue()
+    queue.fetch("a", (0, 1))
+    number = queue.ask("a", (0, ACCEPT))
+    queue.now_ms += waited_ms
+    queue.answer(number, "a")
+    queue.fetch("b", (1, 2))
+    assert queue.rules == broken
+
+
+def test_an_answer_that_waited_without_acknowledgements_has_its_records() -> None:
+    queue = Queue()
+    number = queue.ask("a")
+    queue.now_ms += LOCK_MS
+    queue.answer(number, "a")
+    queue.fetch("b", (1, 2))
+    assert queue.rules == ["W26"]
+
+
 def test_a_delivery_that_nobody_can_have_seen_is_not() -> None:
     queue = Queue()
     queue.fetch("a", (0, 1))

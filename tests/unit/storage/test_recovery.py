@@ -242,6 +242,15 @@ def test_damaged_files_beside_the_segments_are_rebuilt(clean: bool, damage: str,
     assert world.append(batch(producer=1, epoch=0, sequence=60)).base_offset == 60
 
 
+@pytest.mark.parametrize("bit", range(16))
+def test_a_flipped_bit_in_the_version_of_a_snapshot_is_damage(bit: int) -> None:
+    world = filled()
+    world.sync()
+    world.directory.close()
+    world.memory.flip_bit(f"t-0/{world.names('.snapshot')[-1]}", bit)
+    assert world.reopen().producers.entries[1].last_sequence == 59
+
+
 @pytest.mark.parametrize("entry", [(9, 364), (17, 364), (14, 200), (14, 363)], ids=str)
 def test_an_index_that_rises_and_lies_costs_time_alone(entry: tuple[int, int]) -> None:
     """Bits that flip need not show: (14, 364) is right, the batch there ends with 14 and begins with 12."""

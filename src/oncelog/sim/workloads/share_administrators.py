@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from oncelog.admin.groups import delete_groups
 from oncelog.admin.share_groups import alter_start_offsets, delete_start_offsets, share_offsets
+from oncelog.admin.share_state_log import read_states
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.errors import BrokerRefused, UnknownTopic
 from oncelog.client.machine.consumed_records import read_fetched
+from oncelog.client.machine.positions import FetchSettings
+from oncelog.core.share.model import TERMINAL
+from oncelog.records.batch import iter_headers
+from oncelog.records.internal.share_state_records import StateBatch
 from oncelog.sim.checkers.history import GroupPartition
 from oncelog.sim.checkers.share_groups import DeadLetterSeen
 from oncelog.sim.virtual.world import ClientHost
@@ -50,6 +55,51 @@ async def is_at_end(client: AsyncClient, group: str, topic: str) -> GroupEnd:
         if ends[partition]
     )
     return GroupEnd(starts, ends, ends == stable, is_settled and ends == stable)
+
+
+async def unsettled_batches(client: AsyncClient, group: str, end: GroupEnd) -> dict[TopicPartition, list[range]]:
+    """The batches of the log with offsets that are not settled in the group's written state.
+
+    A lag is no proof of them. Compaction leaves offsets without a batch between records in flight. They are never
+    acknowledged, so the lag has them until a later write of the start offset, as in Apache Kafka.
+    """
+    states = await client.run(read_states(client.cluster, group, end.ends))
+    left: dict[TopicPartition, list[range]] = {}
+    async with AsyncConsumer(client, FetchSettings(max_wait_ms=100)) as consumer:
+        starts = await consumer.list_offsets(dict.fromkeys(end.ends, EARLIEST))
+        await consumer.assign(starts, end.ends)
+        while len(consumer.positions):
+            for fetched in await consumer.poll():
+                state = states.get(fetched.partition)
+                start = -1 if state is None else state.start_offset
+                open_ranges = unsettled_ranges(
+                    max(start, starts[fetched.partition]),
+                    end.ends[fetched.partition],
+                    () if state is None else state.batches,
+                )
+                headers = (header for _, header in iter_headers(fetched.records))
+                batches = (range(header.base_offset, header.last_offset + 1) for header in headers)
+                left.setdefault(fetched.partition, []).extend(overlapping(batches, open_ranges))
+    return {partition: batches for partition, batches in left.items() if batches}
+
+
+def unsettled_ranges(start: int, end: int, batches: Iterable[StateBatch]) -> list[range]:
+    """The offsets from ``start`` to before ``end`` that no batch of a state, given in order, has as settled."""
+    ranges: list[range] = []
+    for batch in batches:
+        if batch.delivery_state in TERMINAL:
+            ranges.append(range(start, min(end, batch.first_offset)))
+            start = max(start, batch.last_offset + 1)
+    ranges.append(range(start, end))
+    return [offsets for offsets in ranges if offsets]
+
+
+def overlapping(batches: Iterable[range], ranges: Iterable[range]) -> list[range]:
+    """The batches that have an offset of the ranges."""
+    ranges = list(ranges)
+    return [
+        batch for batch in batches if any(max(batch.start, part.start) < min(batch.stop, part.stop) for part in ranges)
+    ]
 
 
 async def settled_offsets(client: AsyncClient, group: ShareGroup) -> dict[TopicPartition, int]:

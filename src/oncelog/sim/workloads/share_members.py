@@ -15,7 +15,7 @@ from oncelog.sim.checkers.history import Poll, SeenRecord
 from oncelog.sim.virtual.world import ClientHost
 from oncelog.sim.workloads.kit.recorder import value_of
 from oncelog.sim.workloads.kit.workload import WorkloadContext, WorkloadProgram
-from oncelog.sim.workloads.share_administrators import is_at_end
+from oncelog.sim.workloads.share_administrators import is_at_end, unsettled_batches
 from oncelog.sim.workloads.share_group import ShareGroup
 
 WAIT_MS: Final = 250
@@ -142,9 +142,11 @@ class Settling(WorkloadProgram[ShareGroup]):
         calm_ms = self.readable_ms if self.calm_ms is None else self.calm_ms
         if host.now_ms <= max(self.readable_ms + SETTLED_WITHIN_MS, calm_ms + lock_ms + AFTER_LOCKS_MS):
             return False
-        self.context.report_violation(
-            f"L6 share group not settled: {self.workload.name} starts at {end.starts}, the records end at {end.ends}"
-        )
+        if left := await unsettled_batches(client, self.workload.name, end):
+            self.context.report_violation(
+                f"L6 share group not settled: {self.workload.name} starts at {end.starts}, the records end at "
+                f"{end.ends}; not settled: {left}"
+            )
         return True
 
 

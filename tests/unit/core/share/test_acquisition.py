@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog.core.share.acquisition import throttled_deliveries
+from oncelog.core.share.transitions import StateWrite
 from tests.conformance.share.log import LogBatch
 from tests.unit.core.share.partitions import (
     ACCEPT,
@@ -123,6 +124,19 @@ def test_compacted_records_are_archived_when_they_are_missed() -> None:
     assert tried.acquire((13, 19), (20, 24), member=BOB) == [(13, 19, 2), (20, 24, 1)]
     assert tried.span == (13, 24)
     assert tried.records == [(0, 12, ARCHIVED, 1), (13, 19, ACQUIRED, 2), (20, 24, ACQUIRED, 1)]
+
+
+def test_offsets_without_records_between_batches_in_flight_are_not_counted_and_pass_unwritten() -> None:
+    tried = Tried(start=104)
+    tried.acquire((104, 104))
+    tried.acquire((107, 110), at=105, member=BOB)
+    tried.acknowledged((107, 110, ACCEPT), member=BOB)
+    last = tried.acknowledge((104, 104, ACCEPT))
+    assert isinstance(last, StateWrite)
+    # As in Apache Kafka, the lag has offsets 105 and 106 until the next write.
+    assert (last.state.start_offset, last.state.delivery_complete_count) == (104, 5)
+    tried.written(last)
+    assert (tried.span, tried.next_offset) == ((111, 111), 111)
 
 
 def test_a_full_window_of_compacted_records_does_not_stay_full() -> None:

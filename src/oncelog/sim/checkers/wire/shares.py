@@ -133,6 +133,9 @@ class Shares:
         # They were decided before records were acquired.
         codes = {key: partition.acknowledge_error_code for key, partition in partitions.items()}
         self._acknowledged(exchange, codes, index)
+        if self._may_lack_records(exchange):
+            for key in keys:
+                self._log(key).lost += 1
         is_judged = self._is_judged(exchange)
         for key, partition in partitions.items():
             self._check_code(exchange, partition.error_code)
@@ -141,6 +144,11 @@ class Shares:
             for batch in partition.acquired_records if is_judged else ():
                 for offset in range(batch.first_offset, batch.last_offset + 1):
                     self._delivered(key, offset, batch.delivery_count, exchange, index)
+
+    def _may_lack_records(self, exchange: Exchange) -> bool:
+        # A response that waits for acknowledgements leaves out records whose locks have ended. Their deliveries count.
+        waited_ms = self.clock(exchange.broker_id) - self._requested_ms[exchange.received_index]
+        return waited_ms >= self.limits.lock_ms and any(acknowledged_in(exchange.request))
 
     def _end_fetch(self, exchange: Exchange) -> tuple[ShareKey, ...]:
         keys = self._fetches.pop(exchange.received_index, ())
