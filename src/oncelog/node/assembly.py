@@ -86,7 +86,7 @@ def assemble(
         # The recovery points lie beyond the ends of these logs: records written there must not count as synced.
         logs.checkpoints()
     # Logs are matched against the tree as of now: topics may have been replaced during recovery.
-    reports = [*_damages(logs), *set_strays_aside(image, logs, who.broker_id, outside.entropy)]
+    reports = [*_damages(image, logs, who.broker_id), *set_strays_aside(image, logs, who.broker_id, outside.entropy)]
     node = Node(who.broker_id, config, image, position, logs, outside.entropy)
     return Assembled(node, who.again(), reports)
 
@@ -265,16 +265,24 @@ def _open_logs(
     return LogDirectory.open(outside.files, config_of=config_of, now_ms=now_ms, storage=storage_config(current))
 
 
-def _damages(logs: LogDirectory) -> list[Report]:
-    """Report each log that recovery has truncated below its synced end."""
+def _damages(image: ClusterImage, logs: LogDirectory, broker_id: BrokerId) -> list[Report]:
+    """Report each log that recovery has truncated below its synced end, and each whose directory is missing."""
     return [
-        Report(
-            "error",
-            f"{partition} is damaged at offset {offset}: records from there on were on the disk and cannot be read; "
-            "they are copied from another replica, if there is one",
-        )
+        Report("error", f"{partition} {what}; they are copied from another replica, if there is one")
         for partition, offset in sorted(logs.lost_from.items())
+        if (what := _damage(image, logs, broker_id, partition, offset)) is not None
     ]
+
+
+def _damage(
+    image: ClusterImage, logs: LogDirectory, broker_id: BrokerId, partition: TopicPartition, offset: int
+) -> str | None:
+    if partition in logs.logs:
+        return f"is damaged at offset {offset}: records from there on were on the disk and cannot be read"
+    image_partition = image.partition(partition)
+    if image_partition is None or broker_id not in image_partition.replicas:
+        return None  # it was deleted, or its replica moved, before this broker's last checkpoint
+    return f"is missing: its directory is gone, and its records from offset {offset} on were on the disk"
 
 
 def set_strays_aside(image: ClusterImage, logs: LogDirectory, broker_id: BrokerId, entropy: Entropy) -> list[Report]:

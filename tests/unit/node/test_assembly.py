@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from oncelog.base.ids import TopicId, TopicName, TopicPartition
+from oncelog.base.ids import NO_BROKER, TopicId, TopicName, TopicPartition
 from oncelog.coordination.memory import MemoryTree
 from oncelog.core.controller.entities.entity_writes import write_entities
 from oncelog.core.controller.image.client_entities import ClientEntity
@@ -21,8 +21,10 @@ from oncelog.node.listeners.broker_settings import read_settings
 from oncelog.ports import Coordination, Operation, OutcomeUnknown, SessionLost, TreeUnavailable
 from oncelog.sim.virtual.files import MemoryFiles
 from oncelog.storage.file_names import META_PROPERTIES
+from oncelog.storage.log.append import append_batch
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.meta_properties import read_meta_properties
+from tests.unit.storage.support import batch
 
 OWN = Resource(ConfigResourceType.BROKER, "1")
 
@@ -211,6 +213,51 @@ def test_directories_that_have_changed_places_are_set_aside_by_name() -> None:
         "a-0 has the id of topic b",
         "b-0 has the id of topic a",
     ]
+
+
+T0 = TopicPartition(TopicName("t"), 0)
+
+
+def stopped_pair_with_a_log(tree: MemoryTree) -> list[MemoryFiles]:
+    """The disks of brokers 1 and 2, both in sync, after they have stopped: each has a record on the disk."""
+    disks, sessions = [MemoryFiles(), MemoryFiles()], [tree.session(), tree.session()]
+    nodes = [joined(disks[index], sessions[index], node_id=str(index + 1)).node for index in range(2)]
+    image = load_image(sessions[0].subtree("/"))
+    topic = NewTopic("t", assignments=[(0, [1, 2])])
+    topic_id = TopicId(bytes(15) + b"\1")
+    sessions[0].commit(create_topics(image, nodes[0].cluster.config, [topic], lambda: topic_id).operations)
+    for node, session in zip(nodes, sessions, strict=True):
+        log = node.logs.create(T0, topic_id, LogConfig(), now_ms=0)
+        append_batch(log, batch(timestamp=0), now_ms=0, leader_epoch=0)
+        node.logs.close()
+        session.close()
+    return disks
+
+
+def test_a_broker_whose_log_is_missing_leaves_the_in_sync_set_and_says_so() -> None:
+    tree = MemoryTree()
+    one, two = stopped_pair_with_a_log(tree)
+    one.remove("t-0")
+    session, other = tree.session(), tree.session()
+    [report] = joined(one, session, node_id="1").reports
+    assert report.message.startswith("t-0 is missing: its directory is gone, and its records from offset 0 on were on")
+    assert joined(two, other, node_id="2").reports == []
+    image = load_image(session.subtree("/"))
+    partition = image.partition(T0)
+    assert partition is not None
+    assert (partition.leader, partition.isr) == (NO_BROKER, (2,)), "2 is elected, and 1 copies from it"
+    session.close()
+    assert joined(one, tree.session(), node_id="1").reports == [], "it is forgotten with the next checkpoint"
+
+
+def test_the_log_of_a_topic_that_was_deleted_before_the_last_checkpoint_is_not_missed() -> None:
+    tree = MemoryTree()
+    one, _ = stopped_pair_with_a_log(tree)
+    one.remove("t-0")
+    session = tree.session()
+    image = load_image(session.subtree("/"))
+    session.commit(delete_topics(image, [image.topics[TopicName("t")]]))
+    assert joined(one, session, node_id="1").reports == []
 
 
 def broker_with_a_log(files: MemoryFiles, tree: MemoryTree) -> str:
