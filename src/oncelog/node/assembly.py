@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from oncelog.base.ids import BrokerId, TopicId, TopicPartition, partition_of_directory, uuid_text
+from oncelog.base.ids import BrokerId, TopicId, TopicPartition, uuid_text
 from oncelog.base.security import Endpoint, SecurityProtocol
 from oncelog.base.tree import Operation
 from oncelog.core.configs.broker import BrokerConfig
@@ -14,14 +14,14 @@ from oncelog.core.controller.brokers.registration import Registration as Registr
 from oncelog.core.controller.brokers.registration import RegistrationRefused, check_complete, register
 from oncelog.core.controller.entities.entity_writes import write_entities
 from oncelog.core.controller.image.client_entities import ClientEntity
-from oncelog.core.controller.image.cluster_image import ClusterImage, load_image
+from oncelog.core.controller.image.cluster_image import EMPTY_IMAGE, ClusterImage, load_image
+from oncelog.node.directory_owner import check_logs_have_an_owner
 from oncelog.node.kernel.events import Report
 from oncelog.node.listeners.broker_settings import Address, Settings
 from oncelog.node.node import Node
 from oncelog.node.replication.partitions import log_config, storage_config
 from oncelog.ports import Conflict, Coordination, Entropy, Files, OutcomeUnknown, SessionLost, TreeUnavailable
 from oncelog.storage.errors import UnusableDirectory
-from oncelog.storage.file_names import META_PROPERTIES
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.log_directory import LogDirectory
 from oncelog.storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
@@ -86,9 +86,17 @@ def assemble(
         # The recovery points lie beyond the ends of these logs: records written there must not count as synced.
         logs.checkpoints()
     # Logs are matched against the tree as of now: topics may have been replaced during recovery.
-    reports = [*_damages(logs), *set_strays_aside(image, logs, who.broker_id, outside.entropy)]
+    reports = [*_damages(image, logs, who.broker_id), *set_strays_aside(image, logs, who.broker_id, outside.entropy)]
     node = Node(who.broker_id, config, image, position, logs, outside.entropy)
     return Assembled(node, who.again(), reports)
+
+
+def check_before_a_new_tree(files: Files) -> None:
+    """Refuse logs before an empty tree is made beside them: the next start would find it. Raises StartRefused."""
+    try:
+        check_logs_have_an_owner(files, read_meta_properties(files), EMPTY_IMAGE)
+    except UnusableDirectory as error:
+        raise StartRefused(str(error)) from None
 
 
 def _without_tree(error: Exception) -> StartRefused:
@@ -156,7 +164,7 @@ def _identity(outside: Outside, config: BrokerConfig, image: ClusterImage) -> _I
     """
     configured = BrokerId(config.node_id) if config.is_set("node.id") or config.is_set("broker.id") else None
     properties = read_meta_properties(outside.files)
-    _check_logs_have_an_owner(outside.files, properties, image)
+    check_logs_have_an_owner(outside.files, properties, image, configured)
     if properties is None:
         properties = MetaProperties(
             cluster_id=uuid_text(outside.entropy.token(16)) if image.cluster_id is None else image.cluster_id,
@@ -170,27 +178,11 @@ def _identity(outside: Outside, config: BrokerConfig, image: ClusterImage) -> _I
             f"the data directory belongs to node {properties.node_id}, but node.id={configured} is configured; "
             "use another directory or the same id"
         )
+    if not properties.directory_id:
+        # Apache Kafka's files had none before version 3.7. Without one a restart is not told from another broker.
+        properties = properties._replace(directory_id=uuid_text(outside.entropy.token(16)))
+        write_meta_properties(outside.files, properties)
     return _Identity(properties)
-
-
-def _check_logs_have_an_owner(files: Files, properties: MetaProperties | None, image: ClusterImage) -> None:
-    """Refuse logs without an identity or a cluster: they would all be set aside. Raises UnusableDirectory."""
-    if properties is not None and image.cluster_id is not None:
-        return
-    log = min((name for name in files.list("") if partition_of_directory(name) is not None), default=None)
-    if log is None:
-        return
-    if properties is None:
-        cluster = "that of the cluster" if image.cluster_id is None else image.cluster_id
-        raise UnusableDirectory(
-            f"{META_PROPERTIES} is missing, but the directory has logs ({log}): restore the file from a backup, or "
-            f"write one with the lines cluster.id={cluster} and node.id={{the id that this broker had}}"
-        )
-    raise UnusableDirectory(
-        f"the coordination tree is empty, but the directory has logs ({log}) of cluster {properties.cluster_id}: "
-        "if zookeeper.connect and oncelog.tree.path are right, restore the tree from a backup; a new cluster begins in "
-        "an empty directory"
-    )
 
 
 def _another_identity(identity: _Identity, image: ClusterImage) -> _Identity | None:
@@ -265,16 +257,24 @@ def _open_logs(
     return LogDirectory.open(outside.files, config_of=config_of, now_ms=now_ms, storage=storage_config(current))
 
 
-def _damages(logs: LogDirectory) -> list[Report]:
-    """Report each log that recovery has truncated below its synced end."""
+def _damages(image: ClusterImage, logs: LogDirectory, broker_id: BrokerId) -> list[Report]:
+    """Report each log that recovery has truncated below its synced end, and each whose directory is missing."""
     return [
-        Report(
-            "error",
-            f"{partition} is damaged at offset {offset}: records from there on were on the disk and cannot be read; "
-            "they are copied from another replica, if there is one",
-        )
+        Report("error", f"{partition} {what}; they are copied from another replica, if there is one")
         for partition, offset in sorted(logs.lost_from.items())
+        if (what := _damage(image, logs, broker_id, partition, offset)) is not None
     ]
+
+
+def _damage(
+    image: ClusterImage, logs: LogDirectory, broker_id: BrokerId, partition: TopicPartition, offset: int
+) -> str | None:
+    if partition in logs.logs:
+        return f"is damaged at offset {offset}: records from there on were on the disk and cannot be read"
+    image_partition = image.partition(partition)
+    if image_partition is None or broker_id not in image_partition.replicas:
+        return None  # it was deleted, or its replica moved, before this broker's last checkpoint
+    return f"is missing: its directory is gone, and its records from offset {offset} on were on the disk"
 
 
 def set_strays_aside(image: ClusterImage, logs: LogDirectory, broker_id: BrokerId, entropy: Entropy) -> list[Report]:

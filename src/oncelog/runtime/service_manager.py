@@ -9,12 +9,17 @@ import asyncio
 import os
 import socket
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Final
 
 _SECOND_US: Final = 1_000_000
 _PINGS_PER_TIMEOUT: Final = 3
 _FIRST_DESCRIPTOR: Final = 3
 _MOST_SOCKETS: Final = 16
+
+
+class UnusableSockets(Exception):
+    """The socket unit's sockets cannot be taken over; the message says why."""
 
 
 def notify_ready(status: str) -> None:
@@ -42,16 +47,33 @@ def watchdog_timeout_s(environ: Mapping[str, str], pid: int) -> float | None:
 
 
 def handed_sockets(environ: Mapping[str, str], pid: int) -> list[socket.socket]:
-    """The listening sockets of a socket unit (the protocol of sd_listen_fds), non-blocking; none without one."""
+    """The listening sockets of a socket unit (the protocol of sd_listen_fds), non-blocking; none without one. Raises
+    UnusableSockets."""
     count = environ.get("LISTEN_FDS", "")
     if environ.get("LISTEN_PID") != str(pid) or not count.isascii() or not count.isdigit():
         return []
-    descriptors = range(_FIRST_DESCRIPTOR, _FIRST_DESCRIPTOR + min(int(count), _MOST_SOCKETS))
-    sockets = [socket.socket(fileno=descriptor) for descriptor in descriptors]
-    for handed in sockets:
-        handed.setblocking(False)
-        handed.set_inheritable(False)
+    # int() refuses to parse thousands of digits.
+    if len(count) > len(str(_MOST_SOCKETS)) or int(count) > _MOST_SOCKETS:
+        raise UnusableSockets(f"the socket unit hands over more than {_MOST_SOCKETS} sockets (LISTEN_FDS)")
+    with ExitStack() as opened:
+        sockets = [
+            opened.enter_context(_handed(descriptor))
+            for descriptor in range(_FIRST_DESCRIPTOR, _FIRST_DESCRIPTOR + int(count))
+        ]
+        opened.pop_all()
     return sockets
+
+
+def _handed(descriptor: int) -> socket.socket:
+    try:
+        handed = socket.socket(fileno=descriptor)
+    except OSError as error:
+        raise UnusableSockets(
+            f"descriptor {descriptor} of the socket unit is no socket: {error.strerror} (LISTEN_FDS)"
+        ) from None
+    handed.setblocking(False)
+    handed.set_inheritable(False)
+    return handed
 
 
 def _feed(loop: asyncio.AbstractEventLoop, every_s: float) -> None:

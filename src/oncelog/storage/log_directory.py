@@ -62,7 +62,7 @@ class LogDirectory:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.was_clean = False
         self.lost_from: dict[TopicPartition, Offset] = {}
-        """Logs that have lost durable records since the last run, with their ends."""
+        """Logs that have lost durable records since the last run, with their ends (a missing one: its start)."""
         self.truncations = 0
         """Truncations of logs in this run."""
         self.broker_epoch = -1
@@ -131,6 +131,11 @@ class LogDirectory:
             log.set_high_watermark(min(high_watermarks.get(partition, 0), log.durable_offset))
             self.logs[partition] = log
             yield partition
+        for partition, recovery_point in recovery_points.items():
+            log_start = log_starts.get(partition, 0)
+            # The directory was moved away, or a deletion died before the next checkpoint: the tree knows which.
+            if partition not in self.logs and recovery_point > log_start:
+                self.lost_from[partition] = Offset(log_start)
 
     def _open_log(
         self, partition: TopicPartition, config: LogConfig, checkpointed: Checkpointed, now_ms: int

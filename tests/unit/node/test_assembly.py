@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from oncelog.base.ids import TopicId, TopicName, TopicPartition
+from oncelog.base.ids import NO_BROKER, BrokerId, TopicId, TopicName, TopicPartition
 from oncelog.coordination.memory import MemoryTree
 from oncelog.core.controller.entities.entity_writes import write_entities
 from oncelog.core.controller.image.client_entities import ClientEntity
@@ -16,13 +16,16 @@ from oncelog.core.controller.resources import ALL_BROKERS, ConfigResourceType, R
 from oncelog.core.controller.topics.changes import NewTopic, create_topics, delete_topics
 from oncelog.core.sasl.initial_users import initial_user_text
 from oncelog.core.sasl.scram_credentials import credential_of
-from oncelog.node.assembly import Assembled, Outside, StartRefused, assemble
+from oncelog.node.assembly import Assembled, Outside, StartRefused, assemble, check_before_a_new_tree
 from oncelog.node.listeners.broker_settings import read_settings
 from oncelog.ports import Coordination, Operation, OutcomeUnknown, SessionLost, TreeUnavailable
 from oncelog.sim.virtual.files import MemoryFiles
+from oncelog.storage.checkpoints import replace_file
 from oncelog.storage.file_names import META_PROPERTIES
+from oncelog.storage.log.append import append_batch
 from oncelog.storage.log_config import LogConfig
 from oncelog.storage.meta_properties import read_meta_properties
+from tests.unit.storage.support import batch
 
 OWN = Resource(ConfigResourceType.BROKER, "1")
 
@@ -213,6 +216,51 @@ def test_directories_that_have_changed_places_are_set_aside_by_name() -> None:
     ]
 
 
+T0 = TopicPartition(TopicName("t"), 0)
+
+
+def stopped_pair_with_a_log(tree: MemoryTree) -> list[MemoryFiles]:
+    """The disks of brokers 1 and 2, both in sync, after they have stopped: each has a record on the disk."""
+    disks, sessions = [MemoryFiles(), MemoryFiles()], [tree.session(), tree.session()]
+    nodes = [joined(disks[index], sessions[index], node_id=str(index + 1)).node for index in range(2)]
+    image = load_image(sessions[0].subtree("/"))
+    topic = NewTopic("t", assignments=[(0, [1, 2])])
+    topic_id = TopicId(bytes(15) + b"\1")
+    sessions[0].commit(create_topics(image, nodes[0].cluster.config, [topic], lambda: topic_id).operations)
+    for node, session in zip(nodes, sessions, strict=True):
+        log = node.logs.create(T0, topic_id, LogConfig(), now_ms=0)
+        append_batch(log, batch(timestamp=0), now_ms=0, leader_epoch=0)
+        node.logs.close()
+        session.close()
+    return disks
+
+
+def test_a_broker_whose_log_is_missing_leaves_the_in_sync_set_and_says_so() -> None:
+    tree = MemoryTree()
+    one, two = stopped_pair_with_a_log(tree)
+    one.remove("t-0")
+    session, other = tree.session(), tree.session()
+    [report] = joined(one, session, node_id="1").reports
+    assert report.message.startswith("t-0 is missing: its directory is gone, and its records from offset 0 on were on")
+    assert joined(two, other, node_id="2").reports == []
+    image = load_image(session.subtree("/"))
+    partition = image.partition(T0)
+    assert partition is not None
+    assert (partition.leader, partition.isr) == (NO_BROKER, (2,)), "2 is elected, and 1 copies from it"
+    session.close()
+    assert joined(one, tree.session(), node_id="1").reports == [], "it is forgotten with the next checkpoint"
+
+
+def test_the_log_of_a_topic_that_was_deleted_before_the_last_checkpoint_is_not_missed() -> None:
+    tree = MemoryTree()
+    one, _ = stopped_pair_with_a_log(tree)
+    one.remove("t-0")
+    session = tree.session()
+    image = load_image(session.subtree("/"))
+    session.commit(delete_topics(image, [image.topics[TopicName("t")]]))
+    assert joined(one, session, node_id="1").reports == []
+
+
 def broker_with_a_log(files: MemoryFiles, tree: MemoryTree) -> str:
     """The cluster's id."""
     session = tree.session()
@@ -233,16 +281,76 @@ def test_logs_without_a_tree_are_not_set_aside_but_refused() -> None:
     assert "t-0" in files.list("")
 
 
-@pytest.mark.parametrize("has_tree", [True, False])
-def test_logs_without_an_identity_are_refused_until_it_is_written_again(has_tree: bool) -> None:
-    files, tree = MemoryFiles(), MemoryTree()
-    cluster_id = broker_with_a_log(files, tree)
+def test_logs_without_an_identity_and_a_tree_are_refused_until_the_backup_is_restored() -> None:
+    files = MemoryFiles()
+    broker_with_a_log(files, MemoryTree())
     files.remove(META_PROPERTIES)
-    named = cluster_id if has_tree else "that of the cluster"
-    with pytest.raises(StartRefused, match=rf"meta.properties is missing, .* logs \(t-0\): .* cluster.id={named} and"):
-        joined(files, (tree if has_tree else MemoryTree()).session())
-    assert "t-0" in files.list("")
+    with pytest.raises(
+        StartRefused, match=r"tree is empty, but .* logs \(t-0\): .* restore the tree and the directory"
+    ):
+        joined(files, MemoryTree().session())
     assert META_PROPERTIES not in files.list("")
+
+
+def write_identity(files: MemoryFiles, *lines: str) -> None:
+    replace_file(files, META_PROPERTIES, "\n".join(lines).encode())
+
+
+@pytest.mark.parametrize("configured", [{"node_id": "1"}, {}])
+def test_logs_without_an_identity_are_refused_until_it_is_written_again(configured: dict[str, str]) -> None:
+    """With the lines that the refusal names the broker is the one it was, its logs in sync, its restart its own."""
+    tree = MemoryTree()
+    files, _ = stopped_pair_with_a_log(tree)
+    was = read_meta_properties(files)
+    assert was is not None
+    files.remove(META_PROPERTIES)
+    own = f"node.id=1 directory.id={was.directory_id}"
+    if not configured:
+        own = f"those that this broker had: {own}, or node.id=2 directory.id="
+    lines = rf"meta.properties is missing, .* logs \(t-0\): .* cluster.id={was.cluster_id} and {own}"
+    with pytest.raises(StartRefused, match=lines):
+        joined(files, tree.session(), **configured)
+    assert META_PROPERTIES not in files.list("")
+    write_identity(files, f"cluster.id={was.cluster_id}", "node.id=1", f"directory.id={was.directory_id}")
+    session = tree.session()
+    joined(files, session, **configured).node.logs.close()
+    joined(files, session, **configured)
+    image = load_image(session.subtree("/"))
+    partition = image.partition(T0)
+    assert partition is not None
+    assert (image.brokers[BrokerId(1)].fenced, partition.isr) == (False, (1, 2))
+
+
+def test_logs_beside_an_identity_without_the_directory_s_are_refused() -> None:
+    """The broker would count as a new one, which has none of the records."""
+    tree = MemoryTree()
+    files, _ = stopped_pair_with_a_log(tree)
+    was = read_meta_properties(files)
+    assert was is not None
+    write_identity(files, f"cluster.id={was.cluster_id}", "node.id=1")
+    with pytest.raises(StartRefused, match=rf"logs \(t-0\): .* node 1, add the line directory.id={was.directory_id}$"):
+        joined(files, tree.session())
+
+
+def test_an_identity_without_the_directory_s_is_given_one() -> None:
+    tree, files = MemoryTree(), MemoryFiles()
+    write_identity(files, "cluster.id=c", "node.id=3")
+    joined(files, tree.session())
+    written = read_meta_properties(files)
+    assert written is not None
+    assert (written.cluster_id, written.node_id, len(written.directory_id)) == ("c", 3, 22)
+    joined(files, tree.session())  # the first one's session still lives
+
+
+@pytest.mark.parametrize("name", ["notes-1", "2026-01/notes.txt", "2026-01/00000000000000000000.log", "notes-1/a"])
+def test_a_new_broker_starts_beside_files_that_are_no_logs(name: str) -> None:
+    files = MemoryFiles()
+    directory, separator, _ = name.rpartition("/")
+    if separator:
+        files.make_directory(directory)
+    files.open(name, create=True).close()
+    check_before_a_new_tree(files)
+    joined(files, MemoryTree().session())
 
 
 def test_a_directory_without_logs_may_join_a_new_tree() -> None:

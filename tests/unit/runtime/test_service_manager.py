@@ -12,12 +12,16 @@ import pytest
 
 from oncelog.runtime import service_manager
 from oncelog.runtime.service_manager import (
+    UnusableSockets,
     handed_sockets,
     keep_watchdog_fed,
     notify_ready,
     notify_stopping,
     watchdog_timeout_s,
 )
+
+_UNUSED = 700
+"""A descriptor far above those in use."""
 
 
 @pytest.fixture(params=["path", "abstract"])
@@ -101,3 +105,26 @@ def test_the_sockets_of_a_socket_unit_are_taken_over(monkeypatch: pytest.MonkeyP
 )
 def test_without_a_socket_unit_there_are_no_sockets(environ: dict[str, str]) -> None:
     assert handed_sockets(environ, 7) == []
+
+
+@pytest.mark.parametrize("count", ["17", "9" * 5000])
+def test_more_sockets_than_any_unit_has_are_refused(count: str) -> None:
+    with pytest.raises(UnusableSockets, match="more than 16 sockets"):
+        handed_sockets({"LISTEN_PID": "7", "LISTEN_FDS": count}, 7)
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_descriptors_that_are_no_sockets_are_refused_and_those_before_them_closed(
+    monkeypatch: pytest.MonkeyPatch, is_open: bool
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, open(os.devnull) as no_socket:
+        first = os.dup2(server.fileno(), _UNUSED)
+        if is_open:
+            os.dup2(no_socket.fileno(), first + 1)
+    monkeypatch.setattr(service_manager, "_FIRST_DESCRIPTOR", first)
+    with pytest.raises(UnusableSockets, match=rf"^descriptor {first + 1} of the socket unit is no socket: "):
+        handed_sockets({"LISTEN_PID": "7", "LISTEN_FDS": "2"}, 7)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(first)
+    if is_open:
+        os.close(first + 1)

@@ -16,6 +16,7 @@ from oncelog.storage.leader_epochs import EpochStart
 from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.storage.log.read import read_batches, search_timestamp
 from oncelog.storage.log_config import StorageConfig
+from oncelog.storage.log_directory import LogDirectory
 from tests.unit.storage.support import (
     NOW,
     PARTITION,
@@ -125,6 +126,24 @@ def test_a_log_says_that_it_lost_what_was_durable() -> None:
     world.directory.checkpoints()
     world.reopen()
     assert world.directory.lost_from == {}
+
+
+def test_a_log_whose_directory_is_missing_has_lost_what_was_durable() -> None:
+    world = filled(4)
+    world.sync()
+    world.directory.close()
+    world.memory.remove(str(PARTITION))
+    directory = LogDirectory.open(world.files, config_of=lambda _: SMALL, now_ms=NOW)
+    assert (directory.logs, directory.lost_from, directory.lost()) == ({}, {PARTITION: 0}, (PARTITION,))
+    directory.checkpoints()
+    assert LogDirectory.open(world.files, config_of=lambda _: SMALL, now_ms=NOW).lost() == ()
+
+
+def test_a_missing_log_without_records_has_lost_nothing() -> None:
+    world = World()
+    world.directory.close()
+    world.memory.remove(str(PARTITION))
+    assert LogDirectory.open(world.files, config_of=lambda _: SMALL, now_ms=NOW).lost() == ()
 
 
 def test_a_log_made_anew_has_no_checkpoints_of_the_one_before() -> None:

@@ -21,7 +21,7 @@ from oncelog.cli.support.named_cluster import (
 )
 from oncelog.cli.support.terminal import print_line
 from oncelog.listening.descriptors import raise_limit
-from oncelog.runtime.service_manager import handed_sockets, notify_ready
+from oncelog.runtime.service_manager import UnusableSockets, handed_sockets, notify_ready
 
 if TYPE_CHECKING:
     from oncelog.console.settings import NamedCluster, Settings
@@ -195,11 +195,14 @@ def run_console(
 
 
 def _sockets_of_unit(settings: Settings) -> list[socket.socket]:
-    """The sockets that systemd has bound for the console. Raises ConfigError for another address than ``--listen``: its
-    rules (loopback, or TLS and a login) would not hold there."""
+    """The sockets that systemd has bound for the console. Raises ConfigError if they cannot be taken over, and for
+    another address than ``--listen``: its rules (loopback, or TLS and a login) would not hold there."""
     from oncelog.client.errors import ConfigError
 
-    sockets = handed_sockets(os.environ, os.getpid())
+    try:
+        sockets = handed_sockets(os.environ, os.getpid())
+    except UnusableSockets as error:
+        raise ConfigError(str(error)) from None
     for handed in sockets:
         host, port, *_ = handed.getsockname() if handed.family in _INTERNET else ("a path", 0)
         if (host, port) != (settings.host, settings.port):

@@ -12,17 +12,23 @@ class NewestPosition:
     """Used by one thread, beside those that write and follow."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        # A file that has been moved away is not made anew.
+        self._address = f"{path.absolute().as_uri()}?mode=rw"
+        self._is_closed = False
         self._database: sqlite3.Connection | None = None
         self._data_version = -1
         self._position = 0
 
     def read(self) -> int | None:
         """The position of the last commit of any process; None if it cannot be read at once."""
+        if self._is_closed:
+            return None
         try:
             if self._database is None:
                 # A time-out of 0: a file that is being recovered is not waited for.
-                self._database = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=0)
+                self._database = sqlite3.connect(
+                    self._address, uri=True, isolation_level=None, check_same_thread=False, timeout=0
+                )
             # Another version means that a commit has been made since; the journal's read takes three times as long.
             (data_version,) = self._database.execute("PRAGMA data_version").fetchone()
             if data_version != self._data_version:
@@ -32,5 +38,6 @@ class NewestPosition:
         return self._position
 
     def close(self) -> None:
+        self._is_closed = True
         if self._database is not None:
             self._database.close()

@@ -149,8 +149,7 @@ class SqliteTree:
             self._own.clear()
             self._others.close()
             self._turns.close()
-            if "newest_position" in self.__dict__:
-                self.newest_position.close()
+            self.newest_position.close()
             self._reader.close()
             self._writer.close()
 

@@ -9,9 +9,9 @@ from typing import Final, Protocol
 
 from oncelog.base.private_files import exposed_mode
 from oncelog.coordination.sqlite.tree import SqliteTree, TreeUnusable
-from oncelog.node.assembly import Outside, StartRefused
+from oncelog.node.assembly import Outside, StartRefused, check_before_a_new_tree
 from oncelog.node.listeners.broker_settings import Settings
-from oncelog.ports import Coordination, TreeUnavailable
+from oncelog.ports import Coordination, Files, TreeUnavailable
 from oncelog.runtime.clock import SystemEntropy
 from oncelog.runtime.data.disk_files import DirectoryInUse, DiskFiles
 
@@ -62,7 +62,7 @@ def open_data_directory(settings: Settings, coordination: Coordination | None = 
     if coordination is not None:
         return DataDirectory(files, None, Outside(files, coordination, SystemEntropy()))
     try:
-        tree = _open_tree(settings)
+        tree = _open_tree(settings, files)
         session = tree.session()
     except (TreeUnusable, TreeUnavailable) as error:
         files.close()
@@ -73,14 +73,17 @@ def open_data_directory(settings: Settings, coordination: Coordination | None = 
     return DataDirectory(files, tree, Outside(files, session, SystemEntropy()))
 
 
-def _open_tree(settings: Settings) -> Tree:
+def _open_tree(settings: Settings, files: Files) -> Tree:
     """Open the tree of the broker's cluster. Raises StartRefused, TreeUnusable."""
     config = settings.config
     path, connect = config.get("oncelog.tree.path"), config.get("zookeeper.connect")
     timeout_ms = int(config.get("zookeeper.session.timeout.ms"))
     _check_own_tree(Path(settings.data_directory), path, connect)
     if connect is None:
-        return SqliteTree(path or Path(settings.data_directory) / TREE_FILE, timeout_ms)
+        file = Path(path or Path(settings.data_directory) / TREE_FILE)
+        if not file.exists():
+            check_before_a_new_tree(files)
+        return SqliteTree(file, timeout_ms)
     if path is not None:
         raise StartRefused(
             "zookeeper.connect and oncelog.tree.path are both set, but a cluster has one coordination tree: remove one"

@@ -52,3 +52,21 @@ def test_a_closed_tree_has_none(path: Path) -> None:
     assert session.position_at_once() == 0
     tree.close()
     assert session.position_at_once() is None
+
+
+def test_a_tree_that_is_closed_before_it_is_asked_opens_nothing(path: Path) -> None:
+    tree = SqliteTree(path)
+    session = tree.session()
+    tree.close()
+    path.rename(path.with_name("moved.db"))
+    assert session.position_at_once() is None
+    assert not path.exists()
+
+
+def test_a_file_that_was_moved_away_is_not_made_anew(path: Path) -> None:
+    with closing(SqliteTree(path)) as tree:
+        tree.session().commit([Create("/a", b"")])
+    path.rename(path.with_name("moved.db"))
+    with closing(NewestPosition(path)) as newest:
+        assert newest.read() is None
+    assert not path.exists()
