@@ -11,7 +11,8 @@ from oncelog.sim.checkers.share_groups import DeadLetterSeen, ShareGroupsSeen, c
 from oncelog.sim.checkers.wire.observer import WireObserver
 from oncelog.sim.checkers.wire.shares import ShareLimits
 from oncelog.wire.messages import alter_share_group_offsets as alter
-from oncelog.wire.messages import share_acknowledge, share_fetch
+from oncelog.wire.messages import produce, share_acknowledge, share_fetch
+from tests.simulation.checkers.talk import batch
 
 TOPIC = b"t" * 16
 PARTITION = TopicPartition(TopicName("t"), 0)
@@ -105,6 +106,21 @@ class Queue:
         if answers:
             response = share_acknowledge.ShareAcknowledgeResponse(responses=[topic])
             self.observer.answered((member, broker), self.numbers, response, self.now_ms)
+
+    def send(self, records: bytes) -> int:
+        """A Produce comes, on a connection of its own; its number."""
+        self.numbers += 1
+        data = [produce.PartitionProduceData(index=0, records=records)]
+        topic = produce.TopicProduceData(topic_id=TOPIC, partition_data=data)
+        request = produce.ProduceRequest(acks=-1, topic_data=[topic])
+        self.observer.received(("p", self.numbers), self.numbers, 13, request, self.now_ms, 1)
+        return self.numbers
+
+    def written(self, number: int, offset: int) -> None:
+        """The answer to a Produce."""
+        data = [produce.PartitionProduceResponse(index=0, base_offset=offset)]
+        topic = produce.TopicProduceResponse(topic_id=TOPIC, partition_responses=data)
+        self.observer.answered(("p", number), number, produce.ProduceResponse(responses=[topic]), self.now_ms)
 
     def disconnect(self, member: str, broker: int = 1) -> None:
         self.sessions.discard((member, broker))
@@ -379,6 +395,46 @@ def test_a_record_may_be_archived_after_deliveries_that_nobody_saw() -> None:
         assert queue.at_end(0, start=1) == ["H22"]
         queue.ask("b")
         queue.disconnect("b")
+    assert queue.at_end(0, start=1) == []
+
+
+def _lose_fetches(queue: Queue) -> None:
+    for _ in range(LIMIT):
+        queue.ask("b")
+        queue.disconnect("b")
+
+
+@pytest.mark.parametrize("is_cluster", [False, True])
+def test_fetches_that_got_lost_before_a_record_was_written_have_not_got_it(is_cluster: bool) -> None:
+    queue = Queue(is_cluster=is_cluster)
+    queue.written(queue.send(batch("a")), 0)
+    _lose_fetches(queue)
+    assert queue.at_end(0, 1, start=2) == [], "record 1 may have been written at any time"
+    number = queue.send(batch("b", "c"))
+    queue.written(number, 2)
+    assert queue.at_end(0, 1, 2, 3, start=4) == ["H22"]
+    assert queue.at_end(0, 1, start=2) == []
+    _lose_fetches(queue)
+    assert queue.at_end(0, 1, 2, 3, start=4) == []
+
+
+def test_a_fetch_that_waits_for_a_record_and_gets_lost_may_have_got_it() -> None:
+    queue = Queue()
+    for number in range(LIMIT):
+        queue.ask(f"m{number}")
+    queue.written(queue.send(batch("a")), 0)
+    for number in range(LIMIT):
+        assert queue.at_end(0, start=1) == ["H22"]
+        queue.disconnect(f"m{number}")
+    assert queue.at_end(0, start=1) == []
+
+
+def test_a_batch_that_is_sent_again_may_have_been_written_at_first() -> None:
+    queue = Queue()
+    again = batch("a", producer=7, epoch=0, sequence=0)
+    queue.observer.disconnected(("p", queue.send(again)))
+    _lose_fetches(queue)
+    queue.written(queue.send(again), 0)
     assert queue.at_end(0, start=1) == []
 
 

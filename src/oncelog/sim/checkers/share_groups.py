@@ -1,13 +1,14 @@
 """H22 to H24: at the end every record before a share group's start offset was settled, and dead letters are complete.
 
-The wire has the deliveries and acknowledgements, the history the records. Each fetch without an answer may have been a
-delivery of a record, so after many of them it may be archived unseen.
+The wire has the deliveries and acknowledgements, the history the records. Each fetch without an answer that got lost
+since a record can exist may have been a delivery of it, so after many of them it may be archived unseen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NamedTuple
 
 from oncelog.base.ids import TopicName, TopicPartition
@@ -56,15 +57,16 @@ def check_share_groups(
         if key.group in seen.altered:
             continue
         partition = key.partition
-        log = shares.logs.get(ShareKey(key.group, seen.topic_ids[partition.topic], partition.partition), ShareLog())
-        most = shares.limits.deliveries
+        share_key = ShareKey(key.group, seen.topic_ids[partition.topic], partition.partition)
+        log = shares.logs.get(share_key, ShareLog())
+        most, unseen = shares.limits.deliveries, partial(shares.unseen, share_key)
         offsets = [record.offset for record in drained.get(partition, ()) if record.offset < start]
-        instances[LOST] += _lost(key, log, offsets, most)
+        instances[LOST] += _lost(key, log, offsets, unseen, most)
         if key.group in seen.with_dead_letters:
             mine = {offset for letter, offset in letters if letter == key}
             if not seen.letters_failed:
                 instances[LETTER_MISSING] += _missing(key, log, offsets, mine)
-            instances[LETTER_FOR_NOTHING] += _for_nothing(key, log, mine, most)
+            instances[LETTER_FOR_NOTHING] += _for_nothing(key, log, mine, unseen, most)
     return {rule: texts for rule, texts in instances.items() if texts}
 
 
@@ -78,10 +80,12 @@ def _late_acknowledgements(
             yield text
 
 
-def _lost(key: GroupPartition, log: ShareLog, offsets: Collection[int], most: int) -> Iterator[str]:
+def _lost(
+    key: GroupPartition, log: ShareLog, offsets: Collection[int], unseen: Callable[[int], int], most: int
+) -> Iterator[str]:
     for offset in offsets:
         record = log.records.get(offset, RecordSeen())
-        if record.settled is None and not record.is_open and record.max_count + log.lost - record.lost < most:
+        if record.settled is None and not record.is_open and record.max_count + unseen(offset) < most:
             yield (
                 f"{key.partition}@{offset} of {key.group} was not settled (deliveries: {record.max_count} of {most}), "
                 f"and the group starts behind it"
@@ -98,9 +102,11 @@ def _missing(key: GroupPartition, log: ShareLog, offsets: Collection[int], lette
             yield f"{key.partition}@{offset} of {key.group}, rejected by {settled.member}"
 
 
-def _for_nothing(key: GroupPartition, log: ShareLog, letters: Collection[int], most: int) -> Iterator[str]:
+def _for_nothing(
+    key: GroupPartition, log: ShareLog, letters: Collection[int], unseen: Callable[[int], int], most: int
+) -> Iterator[str]:
     for offset in letters:
         record = log.records.get(offset, RecordSeen())
-        is_at_limit = record.max_count + log.lost - record.lost >= most
+        is_at_limit = record.max_count + unseen(offset) >= most
         if record.settled is not None and record.settled.kind == ACCEPT and not record.is_rejected and not is_at_limit:
             yield f"{key.partition}@{offset} of {key.group}, accepted by {record.settled.member}"

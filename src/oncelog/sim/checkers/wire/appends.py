@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from oncelog.base.ids import TopicId, TopicName, TopicPartition
 from oncelog.records.batch import BatchHeader, CorruptBatch, iter_headers
+from oncelog.sim.checkers.wire.append_times import AppendTimes
 from oncelog.sim.checkers.wire.exchange import Exchange, PartitionKey, Report, Topics
 from oncelog.sim.checkers.wire.watermarks import Watermarks
 from oncelog.wire.messages.produce import ProduceRequest, ProduceResponse
@@ -58,6 +59,7 @@ class Appends:
         self._only_certain = only_certain
         self._report = report
         self._watermarks = watermarks
+        self.times = AppendTimes()
         self._ranges: dict[PartitionKey, list[_Range]] = defaultdict(list)
         self._places: dict[BatchKey, Place] = {}
         self._durable: dict[tuple[PartitionKey, int], AcknowledgedBatch] = {}
@@ -96,6 +98,8 @@ class Appends:
                     continue
                 headers = [] if self._only_certain and request.acks != _ALL else _headers(records)
                 if headers:
+                    received = exchange.received_index
+                    self.times.appended(key, topic, answer.index, headers[0], answer.base_offset, received)
                     topic_name_and_id = self._topics.place(key, topic.name)
                     self._acknowledged(
                         key, headers, answer.base_offset, topic_name_and_id, certain=request.acks == _ALL

@@ -73,8 +73,7 @@ class WireObserver:
         self.on_deleted: Callable[[TopicPartition, TopicId, int], None] = lambda partition, topic_id, before: None
         # Times of the calls of `restarted`.
         self.restarted_at_ms: list[int] = []
-        self._now_ms = 0
-        self._index = 0
+        self._now_ms = self._index = 0
         self._open: dict[Hashable, dict[int, Exchange]] = {}
         topics = self._topics = Topics()
         self._watermarks: Watermarks = (ClusterWatermarks if is_cluster else Watermarks)(topics, self._report)
@@ -84,7 +83,7 @@ class WireObserver:
         self._generations = Generations(self._report, is_cluster=is_cluster)
         self._ownership = Ownership(topics, self._report)
         self._member_answers = MemberAnswers(topics, self._report, is_cluster=is_cluster)
-        self.shares = Shares(topics, self._report, is_cluster=is_cluster)
+        self.shares = Shares(topics, self._report, self._appends.times, is_cluster=is_cluster)
         self.shares.clock = lambda broker_id: self._now_ms
         self._generations.on_new_beginning = self._began_anew
         self._commits = Commits(topics, self._report, is_cluster=is_cluster)
@@ -92,6 +91,7 @@ class WireObserver:
         self._requests: dict[type, Callable[[Exchange], None]] = {
             OffsetCommitRequest: lambda exchange: self._commits.commit_requested(exchange, transactional=False),
             TxnOffsetCommitRequest: lambda exchange: self._commits.commit_requested(exchange, transactional=True),
+            ProduceRequest: self._appends.times.requested,
             DeleteTopicsRequest: self._deleting_topics,
             DeleteRecordsRequest: self._deleting_records,
             DeleteGroupsRequest: self._deleting_groups,
@@ -174,7 +174,7 @@ class WireObserver:
 
     def disconnected(self, connection: Hashable) -> None:
         """The connection is gone. Its requests may still take effect."""
-        self.shares.lost(self._open.pop(connection, {}).values())
+        self.shares.lost(self._open.pop(connection, {}).values(), self._index)
         self.shares.disconnected(connection)
 
     def broker_died(self, at_ms: int, broker_id: int, connections: Iterable[Hashable]) -> None:
@@ -182,7 +182,7 @@ class WireObserver:
         self._index += 1
         self._now_ms = at_ms
         for connection in connections:
-            self.shares.lost(self._open.pop(connection, {}).values())
+            self.shares.lost(self._open.pop(connection, {}).values(), self._index)
         self.shares.broker_died(broker_id)
         self._commits.restarted(self._index, broker_id)
         self._generations.broker_died(broker_id)
@@ -198,7 +198,7 @@ class WireObserver:
         self._now_ms = at_ms
         self.restarted_at_ms.append(at_ms)
         for exchanges in self._open.values():
-            self.shares.lost(exchanges.values())
+            self.shares.lost(exchanges.values(), self._index)
         self._open.clear()
         self.shares.broker_died(ALONE)
         self._watermarks.restarted(power_lost=power_lost)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
@@ -77,11 +78,18 @@ class ShareLog:
     records: dict[int, RecordSeen] = field(default_factory=dict)
     # Records whose lock may still run, with the time until which it runs at least.
     held: dict[int, int] = field(default_factory=dict)
-    # Fetches that will never be answered, and those that are not answered yet.
-    lost: int = 0
+    # Indexes of the wire when fetches got lost, which will never be answered; and those that are not answered yet.
+    lost_at: list[int] = field(default_factory=list)
     waiting: int = 0
     # Broker → index of its first request since it may have begun to lead.
     begun_at: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def lost(self) -> int:
+        return len(self.lost_at)
+
+    def lost_since(self, index: int) -> int:
+        return len(self.lost_at) - bisect_left(self.lost_at, index)
 
     def record(self, offset: int) -> RecordSeen:
         record = self.records.get(offset)

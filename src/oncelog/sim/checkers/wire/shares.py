@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
+from oncelog.sim.checkers.wire.append_times import AppendTimes
 from oncelog.sim.checkers.wire.exchange import Exchange, Report, Topics
 from oncelog.sim.checkers.wire.share_changes import OffsetChanges
 from oncelog.sim.checkers.wire.share_records import (
@@ -59,7 +60,7 @@ class Shares:
     lost succeeds, so only those at or above the last log start count.
     """
 
-    def __init__(self, topics: Topics, report: Report, *, is_cluster: bool) -> None:
+    def __init__(self, topics: Topics, report: Report, times: AppendTimes, *, is_cluster: bool) -> None:
         self.limits = ShareLimits()
         # The present time by a broker's clock, by which its locks end.
         self.clock: Callable[[int], int] = lambda broker_id: 0
@@ -67,6 +68,7 @@ class Shares:
         self.late_acknowledgements: list[tuple[ShareKey, int, str]] = []
         self._topics = topics
         self._report = report
+        self._times = times
         self._is_cluster = is_cluster
         self._sessions = Sessions(self._session_ended)
         self.changes = OffsetChanges(self._forget)
@@ -86,6 +88,14 @@ class Shares:
     def _describe(self, key: ShareKey, offset: int) -> str:
         topic = self._topics.describe(self._topics.key(None, key.topic_id, key.partition) or ("?", 0))
         return f"{topic}@{offset} of {key.group}"
+
+    def unseen(self, key: ShareKey, offset: int) -> int:
+        """Fetches without an answer that may have got a record since its highest delivery count was seen."""
+        log = self._log(key)
+        partition = self._topics.key(None, key.topic_id, key.partition)
+        earliest = 0 if partition is None else self._times.earliest(partition, offset)
+        record = log.records.get(offset)
+        return min(log.lost - (0 if record is None else record.lost), log.lost_since(earliest))
 
     # Requests
 
@@ -123,7 +133,7 @@ class Shares:
         keys = self._end_fetch(exchange)
         self._check_code(exchange, response.error_code)
         if response.error_code:
-            self._lose(exchange, keys)
+            self._lose(exchange, keys, index)
             return
         partitions = {
             ShareKey(exchange.request.group_id, topic.topic_id, partition.partition_index): partition
@@ -179,19 +189,19 @@ class Shares:
 
     # Losses
 
-    def lost(self, exchanges: Iterable[Exchange]) -> None:
-        """Requests without an answer: their connection or broker is gone."""
+    def lost(self, exchanges: Iterable[Exchange], index: int) -> None:
+        """Requests without an answer: their connection or broker is gone. ``index``: of the last event on the wire."""
         for exchange in exchanges:
             if isinstance(exchange.request, ShareFetchRequest):
-                self._lose(exchange, self._end_fetch(exchange))
+                self._lose(exchange, self._end_fetch(exchange), index)
             elif isinstance(exchange.request, ShareAcknowledgeRequest):
                 self._acknowledged(exchange, {}, _FOREVER)
             else:
                 self.changes.lost(exchange)
 
-    def _lose(self, exchange: Exchange, keys: Iterable[ShareKey]) -> None:
+    def _lose(self, exchange: Exchange, keys: Iterable[ShareKey], index: int) -> None:
         for key in keys:
-            self._log(key).lost += 1
+            self._log(key).lost_at.append(index)
         self._acknowledged(exchange, {}, _FOREVER)
 
     def disconnected(self, connection: Hashable) -> None:
