@@ -1,4 +1,4 @@
-"""What may happen between the slices of a ShareFetch of many partitions."""
+"""Sessions and share partitions that end between the slices of a ShareFetch of many partitions."""
 
 from __future__ import annotations
 

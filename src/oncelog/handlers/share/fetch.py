@@ -204,7 +204,7 @@ def _add_all(readable: Readable, reads: ShareReads, begun: Begun, key: SessionKe
         reads.add(partition_key, share_key, partition)
         if not count % PARTITIONS_PER_SLICE:
             yield NextSlice()
-            # Nobody would drop share partitions that are made after the end of their group's last session.
+            # Share partitions made after the end of their group's last session would stay.
             if not shares.sessions.is_current(begun):
                 return
     reads.catch_up(shares.changed_since(changes))

@@ -38,7 +38,7 @@ class LedPartitions:
         return group_id in self._by_group
 
     def among(self, group_id: GroupId, partitions: Iterable[PartitionKey]) -> Iterator[PartitionKey]:
-        """Those of the partitions that are led for a group."""
+        """The partitions, of those given, that are led for a group."""
         return filter(self._by_group.get(group_id, {}).__contains__, partitions)
 
     def add(self, led: LedSharePartition) -> None:
