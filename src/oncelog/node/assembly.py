@@ -260,9 +260,9 @@ def _open_logs(
 def _damages(image: ClusterImage, logs: LogDirectory, broker_id: BrokerId) -> list[Report]:
     """Report each log that recovery has truncated below its synced end, and each whose directory is missing."""
     return [
-        Report("error", f"{partition} {what}; they are copied from another replica, if there is one")
+        Report("error", f"{partition} {damage}; they are copied from another replica, if there is one")
         for partition, offset in sorted(logs.lost_from.items())
-        if (what := _damage(image, logs, broker_id, partition, offset)) is not None
+        if (damage := _damage(image, logs, broker_id, partition, offset)) is not None
     ]
 
 

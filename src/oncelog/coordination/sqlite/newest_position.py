@@ -12,7 +12,7 @@ class NewestPosition:
     """Used by one thread, beside those that write and follow."""
 
     def __init__(self, path: Path) -> None:
-        # A file that has been moved away is not made anew.
+        # Never creates the file: it may have been moved.
         self._address = f"{path.absolute().as_uri()}?mode=rw"
         self._is_closed = False
         self._database: sqlite3.Connection | None = None
