@@ -11,7 +11,7 @@ from oncelog.storage.meta_properties import MetaProperties
 
 
 def check_logs_have_an_owner(
-    files: Files, properties: MetaProperties | None, image: ClusterImage, configured: BrokerId | None = None
+    files: Files, properties: MetaProperties | None, image: ClusterImage, configured: BrokerId | None
 ) -> None:
     """Refuse logs without an identity or a cluster: they would be set aside, or their broker fenced as new. Raises
     UnusableDirectory."""
