@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from oncelog.base.ids import BrokerId, TopicId, TopicPartition, uuid_text
+from oncelog.base.ids import BrokerId, TopicId, TopicPartition, partition_of_directory, uuid_text
 from oncelog.base.security import Endpoint, SecurityProtocol
 from oncelog.base.tree import Operation
 from oncelog.core.configs.broker import BrokerConfig
@@ -15,7 +15,6 @@ from oncelog.core.controller.brokers.registration import RegistrationRefused, ch
 from oncelog.core.controller.entities.entity_writes import write_entities
 from oncelog.core.controller.image.client_entities import ClientEntity
 from oncelog.core.controller.image.cluster_image import EMPTY_IMAGE, ClusterImage, load_image
-from oncelog.node.directory_owner import check_logs_have_an_owner
 from oncelog.node.kernel.events import Report
 from oncelog.node.listeners.broker_settings import Address, Settings
 from oncelog.node.node import Node
@@ -94,7 +93,7 @@ def assemble(
 def check_before_a_new_tree(files: Files) -> None:
     """Refuse logs before an empty tree is made beside them: the next start would find it. Raises StartRefused."""
     try:
-        check_logs_have_an_owner(files, read_meta_properties(files), EMPTY_IMAGE)
+        _check_logs_have_an_owner(files, read_meta_properties(files), EMPTY_IMAGE, None)
     except UnusableDirectory as error:
         raise StartRefused(str(error)) from None
 
@@ -164,7 +163,7 @@ def _identity(outside: Outside, config: BrokerConfig, image: ClusterImage) -> _I
     """
     configured = BrokerId(config.node_id) if config.is_set("node.id") or config.is_set("broker.id") else None
     properties = read_meta_properties(outside.files)
-    check_logs_have_an_owner(outside.files, properties, image, configured)
+    _check_logs_have_an_owner(outside.files, properties, image, configured)
     if properties is None:
         properties = MetaProperties(
             cluster_id=uuid_text(outside.entropy.token(16)) if image.cluster_id is None else image.cluster_id,
@@ -183,6 +182,16 @@ def _identity(outside: Outside, config: BrokerConfig, image: ClusterImage) -> _I
         properties = properties._replace(directory_id=uuid_text(outside.entropy.token(16)))
         write_meta_properties(outside.files, properties)
     return _Identity(properties)
+
+
+def _check_logs_have_an_owner(
+    files: Files, properties: MetaProperties | None, image: ClusterImage, configured: BrokerId | None
+) -> None:
+    """Raises UnusableDirectory."""
+    if any(partition_of_directory(name) is not None for name in files.list("")):
+        from oncelog.node.directory_owner import check_logs_have_an_owner  # a new broker starts without it
+
+        check_logs_have_an_owner(files, properties, image, configured)
 
 
 def _another_identity(identity: _Identity, image: ClusterImage) -> _Identity | None:
@@ -260,9 +269,9 @@ def _open_logs(
 def _damages(image: ClusterImage, logs: LogDirectory, broker_id: BrokerId) -> list[Report]:
     """Report each log that recovery has truncated below its synced end, and each whose directory is missing."""
     return [
-        Report("error", f"{partition} {what}; they are copied from another replica, if there is one")
+        Report("error", f"{partition} {damage}; they are copied from another replica, if there is one")
         for partition, offset in sorted(logs.lost_from.items())
-        if (what := _damage(image, logs, broker_id, partition, offset)) is not None
+        if (damage := _damage(image, logs, broker_id, partition, offset)) is not None
     ]
 
 

@@ -1,4 +1,4 @@
-"""Whether the logs of a data directory have an owner: an identity, and a cluster that knows their topics."""
+"""The owner of a data directory's logs: an identity, and a cluster with their topics."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from oncelog.storage.meta_properties import MetaProperties
 
 
 def check_logs_have_an_owner(
-    files: Files, properties: MetaProperties | None, image: ClusterImage, configured: BrokerId | None = None
+    files: Files, properties: MetaProperties | None, image: ClusterImage, configured: BrokerId | None
 ) -> None:
-    """Refuse logs without an identity or a cluster: they would be set aside, or their broker would count as a new one,
-    whose records nobody relies on. Raises UnusableDirectory.
-    """
+    """Refuse logs without an identity or a cluster: they would be set aside, or their broker fenced as new. Raises
+    UnusableDirectory."""
     record = None if properties is None else image.broker_records.get(properties.node_id)
     has_id = properties is not None and (properties.directory_id or record is None or not record.directory_id)
     if has_id and image.cluster_id is not None:
@@ -59,9 +58,9 @@ def _own_lines(image: ClusterImage, configured: BrokerId | None) -> str:
     if not records:
         return "node.id={the id that this broker had}"
     absent = [broker_id for broker_id in records if broker_id not in image.brokers]
-    known = [configured] if configured is not None and configured in records else sorted(absent or records)
+    candidates = [configured] if configured is not None and configured in records else sorted(absent or records)
     lines = [
         f"node.id={broker_id}" + (f" directory.id={identity}" if (identity := records[broker_id].directory_id) else "")
-        for broker_id in known
+        for broker_id in candidates
     ]
     return lines[0] if len(lines) == 1 else "those that this broker had: " + ", or ".join(lines)

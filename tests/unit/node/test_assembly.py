@@ -237,28 +237,28 @@ def stopped_pair_with_a_log(tree: MemoryTree) -> list[MemoryFiles]:
 
 def test_a_broker_whose_log_is_missing_leaves_the_in_sync_set_and_says_so() -> None:
     tree = MemoryTree()
-    one, two = stopped_pair_with_a_log(tree)
-    one.remove("t-0")
+    files, other_files = stopped_pair_with_a_log(tree)
+    files.remove("t-0")
     session, other = tree.session(), tree.session()
-    [report] = joined(one, session, node_id="1").reports
+    [report] = joined(files, session, node_id="1").reports
     assert report.message.startswith("t-0 is missing: its directory is gone, and its records from offset 0 on were on")
-    assert joined(two, other, node_id="2").reports == []
+    assert joined(other_files, other, node_id="2").reports == []
     image = load_image(session.subtree("/"))
     partition = image.partition(T0)
     assert partition is not None
     assert (partition.leader, partition.isr) == (NO_BROKER, (2,)), "2 is elected, and 1 copies from it"
     session.close()
-    assert joined(one, tree.session(), node_id="1").reports == [], "it is forgotten with the next checkpoint"
+    assert joined(files, tree.session(), node_id="1").reports == [], "it is forgotten with the next checkpoint"
 
 
 def test_the_log_of_a_topic_that_was_deleted_before_the_last_checkpoint_is_not_missed() -> None:
     tree = MemoryTree()
-    one, _ = stopped_pair_with_a_log(tree)
-    one.remove("t-0")
+    files, _ = stopped_pair_with_a_log(tree)
+    files.remove("t-0")
     session = tree.session()
     image = load_image(session.subtree("/"))
     session.commit(delete_topics(image, [image.topics[TopicName("t")]]))
-    assert joined(one, session, node_id="1").reports == []
+    assert joined(files, session, node_id="1").reports == []
 
 
 def broker_with_a_log(files: MemoryFiles, tree: MemoryTree) -> str:

@@ -1,4 +1,4 @@
-"""What a refused start leaves in a data directory."""
+"""A data directory after a refused start."""
 
 from __future__ import annotations
 

@@ -12,17 +12,14 @@ class NewestPosition:
     """Used by one thread, beside those that write and follow."""
 
     def __init__(self, path: Path) -> None:
-        # A file that has been moved away is not made anew.
+        # Never creates the file: it may have been moved.
         self._address = f"{path.absolute().as_uri()}?mode=rw"
-        self._is_closed = False
         self._database: sqlite3.Connection | None = None
         self._data_version = -1
         self._position = 0
 
     def read(self) -> int | None:
         """The position of the last commit of any process; None if it cannot be read at once."""
-        if self._is_closed:
-            return None
         try:
             if self._database is None:
                 # A time-out of 0: a file that is being recovered is not waited for.
@@ -38,6 +35,5 @@ class NewestPosition:
         return self._position
 
     def close(self) -> None:
-        self._is_closed = True
         if self._database is not None:
             self._database.close()

@@ -90,6 +90,7 @@ class SqliteTree:
         self._data_version = -1
         self._next_beat_s = 0.0
         self._busy_until_s = 0.0
+        self._is_closed = False
         self._writer, self._reader = open_database(self._path)
         self._turns = WriteQueue(self._path, database.BUSY_S)
         self._delivered = position_of(self._reader)
@@ -149,9 +150,14 @@ class SqliteTree:
             self._own.clear()
             self._others.close()
             self._turns.close()
-            self.newest_position.close()
+            self._is_closed = True
+            if "newest_position" in self.__dict__:
+                self.newest_position.close()
             self._reader.close()
             self._writer.close()
+
+    def position_at_once(self) -> int | None:
+        return None if self._is_closed else self.newest_position.read()
 
     @cached_property
     def newest_position(self) -> NewestPosition:
@@ -321,7 +327,7 @@ class SqliteSession:
             return position_of(reader)
 
     def position_at_once(self) -> int | None:
-        return self._tree.newest_position.read()
+        return self._tree.position_at_once()
 
     def commit(self, operations: Sequence[Operation], token: str = "") -> int:
         return self._tree._commit(self._session_id, operations, token)
