@@ -155,7 +155,7 @@ class FakeLink:
         if answer is not None:
             body = memoryview(b"".join(bytes(chunk) for chunk in answer.encode(chosen)))
             response = Response(Expected(correlation_id, message.API_KEY, chosen, type(answer)), body)
-        due_ms = self._brokers.now_ms + LATENCY_MS + self._brokers.slow_ms.get(self._broker, 0)
+        due_ms: float = self._brokers.now_ms + LATENCY_MS + self._brokers.slow_ms.get(self._broker, 0)
         if answered:
             due_ms = self._last_ms = max(due_ms, self._last_ms) if response is not None else math.inf
         self._due[correlation_id] = due_ms, response
