@@ -58,6 +58,12 @@ class ClientConfig:
                 f"assumed.broker.version={self.assumed_broker_version!r}: use {releases}, or leave it out"
             )
 
+    @property
+    def open_timeout_ms(self) -> int:
+        """How long a new connection may take until it can be used. A frozen broker accepts connections: its first
+        answer is waited for no longer than any other."""
+        return min(self.connect_timeout_ms, self.request_timeout_ms)
+
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], *, token: TokenCallback | None = None) -> ClientConfig:
         """The configuration given by Java-style keys (``request.timeout.ms``); keys of other programs are ignored.

@@ -121,6 +121,14 @@ class RequestTimedOut(ClientError):
     retriable = True
 
 
+def says_nothing(address: object, timeout_ms: int) -> RequestTimedOut:
+    """The error about an address where a connection was accepted and nothing followed."""
+    return RequestTimedOut(
+        f"{address} accepts connections but does not answer within {timeout_ms} ms; "
+        "is it a Kafka broker's plain-text port?"
+    )
+
+
 class UnsupportedRequest(ClientError):
     """Client and broker have no version of a request in common."""
 

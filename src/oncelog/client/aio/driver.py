@@ -55,11 +55,13 @@ class Driver:
         config: ClientConfig,
         entropy: random.Random,
         wall_ms: Callable[[], int],
-        open_link: Callable[[Address, ExpectedBroker | None], Awaitable[steps.Link]] | None = None,
+        open_link: Callable[[Address, ExpectedBroker | None, int | None], Awaitable[steps.Link]] | None = None,
     ) -> None:
         self._entropy = entropy
         self.wall_ms = wall_ms
-        self._open_link = open_link or (lambda address, expected: AsyncLink.open(address, config, expected))
+        self._open_link = open_link or (
+            lambda address, expected, timeout_ms: AsyncLink.open(address, config, expected, timeout_ms)
+        )
 
     def now_ms(self) -> int:
         return loop_ms()
@@ -95,8 +97,8 @@ class Driver:
         match step:
             case Call(link, message, version, timeout_ms, read):
                 return await cast("AsyncLink", link).ask(message, version, timeout_ms, read)
-            case Connect(address, expected):
-                return await self._open_link(address, expected)
+            case Connect(address, expected, timeout_ms):
+                return await self._open_link(address, expected, timeout_ms)
             case Sleep(milliseconds):
                 await asyncio.sleep(milliseconds / 1000)
             case Acquire(lock):

@@ -24,6 +24,7 @@ from oncelog.client.errors import (
     RebootstrapRequired,
     RequestTimedOut,
     UnsupportedRequest,
+    says_nothing,
 )
 from oncelog.client.machine.connection import Connection, ExpectedBroker, Phase, Response
 from oncelog.client.machine.sasl.exchange import SaslMachine
@@ -65,23 +66,33 @@ class AsyncLink:
         self._reading: asyncio.Task[None] | None = None
 
     @classmethod
-    async def open(cls, address: Address, config: ClientConfig, expected_broker: ExpectedBroker | None = None) -> Self:
-        """Connect, negotiate versions, authenticate. Raises NoBrokerReachable, AuthenticationFailed, ConnectionLost."""
+    async def open(
+        cls,
+        address: Address,
+        config: ClientConfig,
+        expected_broker: ExpectedBroker | None = None,
+        timeout_ms: int | None = None,
+    ) -> Self:
+        """Connect, negotiate versions, authenticate, all within ``timeout_ms`` (at most and by default
+        ``config.open_timeout_ms``).
+
+        Raises NoBrokerReachable, RequestTimedOut, AuthenticationFailed, ConnectionLost.
+        """
+        allowed = config.open_timeout_ms if timeout_ms is None else min(timeout_ms, config.open_timeout_ms)
+        link: Self | None = None
         try:
-            async with asyncio.timeout(config.connect_timeout_ms / 1000):
+            async with asyncio.timeout(allowed / 1000):
                 link = cls(address, config, *await _connect(address, config), expected_broker)
                 try:
-                    # A frozen broker accepts connections: an answer is waited for no longer than any other.
-                    async with asyncio.timeout(config.request_timeout_ms / 1000):
-                        await link._begin()
+                    await link._begin()
                 except BaseException:
                     await link.close()
                     raise
                 return link
         except TimeoutError:
-            raise NoBrokerReachable(
-                f"no broker at {address}: no answer within {config.connect_timeout_ms} ms"
-            ) from None
+            if link is not None:
+                raise says_nothing(address, allowed) from None
+            raise NoBrokerReachable(f"no broker at {address}: no answer within {allowed} ms") from None
 
     @property
     def is_open(self) -> bool:

@@ -80,7 +80,7 @@ class Driver:
         self,
         config: ClientConfig,
         system: System,
-        open_link: Callable[[Address, ExpectedBroker | None], steps.Link] | None = None,
+        open_link: Callable[[Address, ExpectedBroker | None, int | None], steps.Link] | None = None,
     ) -> None:
         self.request_timeout_ms = config.request_timeout_ms
         self.system = system
@@ -88,7 +88,9 @@ class Driver:
         self.now_us = system.now_us
         self.wall_ms = system.wall_ms
         self.jitter = system.jitter
-        self._open_link = open_link or (lambda address, expected: Link(address, config, system, expected))
+        self._open_link = open_link or (
+            lambda address, expected, timeout_ms: Link(address, config, system, expected, timeout_ms)
+        )
 
     def lock(self) -> ThreadLock:
         return ThreadLock()
@@ -117,7 +119,7 @@ class Driver:
     def begin(self, step: Connect | Submit) -> Any:
         """Carry out a step that waits for no response."""
         if isinstance(step, Connect):
-            return self._open_link(step.address, step.expected)
+            return self._open_link(step.address, step.expected, step.timeout_ms)
         link = cast("Link", step.link)
         correlation_id = link.submit(step.message, step.version, answered=step.answered)
         return _Sent(link, correlation_id, self.now_ms() + step.timeout_ms, self.now_ms)

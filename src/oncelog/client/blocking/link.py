@@ -15,7 +15,14 @@ from oncelog.base.units import MIB
 from oncelog.client.blocking.stream import Stream
 from oncelog.client.blocking.system import THIS_MACHINE, System, now_ms
 from oncelog.client.config import Address, ClientConfig
-from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost, RequestTimedOut, UnsupportedRequest
+from oncelog.client.errors import (
+    AuthenticationFailed,
+    ClientError,
+    ConnectionLost,
+    RequestTimedOut,
+    UnsupportedRequest,
+    says_nothing,
+)
 from oncelog.client.machine.connection import Connection, ExpectedBroker, Phase, Response
 from oncelog.client.machine.sasl.exchange import SaslMachine
 from oncelog.client.machine.versions import OLD_BROKERS, Versions
@@ -40,7 +47,13 @@ class Link:
         config: ClientConfig,
         system: System = THIS_MACHINE,
         expected_broker: ExpectedBroker | None = None,
+        timeout_ms: int | None = None,
     ) -> None:
+        """Connect, negotiate versions, authenticate, all within ``timeout_ms`` (at most and by default
+        ``config.open_timeout_ms``).
+
+        Raises NoBrokerReachable, RequestTimedOut, AuthenticationFailed, ConnectionLost.
+        """
         self.address = address
         self._config = config
         self._now_ms = system.now_ms
@@ -53,19 +66,16 @@ class Link:
         )
         self._machine.keep(config.max_kept_bytes)
         self._authenticate_at_ms: int | None = None
-        deadline = self._now_ms() + config.connect_timeout_ms
-        self.stream: Stream = system.connect(address, config, config.connect_timeout_ms)
-        # A frozen broker accepts connections: an answer is waited for no longer than any other.
-        deadline = min(deadline, self._now_ms() + config.request_timeout_ms)
+        allowed = config.open_timeout_ms if timeout_ms is None else min(timeout_ms, config.open_timeout_ms)
+        deadline = self._now_ms() + allowed
+        self.stream: Stream = system.connect(address, config, allowed)
         try:
             self._send(self._machine.start())
             while self._machine.phase is not Phase.READY:
                 if not self._read(deadline - self._now_ms()) and self._now_ms() >= deadline:
-                    raise RequestTimedOut(
-                        f"{address} accepts connections but does not answer; is it a Kafka broker's plain-text port?"
-                    )
-            if self._authenticate() and (check := self._machine.broker_check()) is not None:
-                self._machine.check_broker(self.call(check))
+                    raise says_nothing(address, allowed)
+            if self._authenticate(deadline) and (check := self._machine.broker_check()) is not None:
+                self._machine.check_broker(self.call(check, timeout_ms=deadline - self._now_ms()))
             self._machine.limit(config.max_response_bytes)
         except BaseException:
             self.close()
@@ -148,7 +158,7 @@ class Link:
 
     abort = close
 
-    def _authenticate(self) -> bool:
+    def _authenticate(self, deadline_ms: int | None = None) -> bool:
         sasl = self._config.security.sasl if self._config.security is not None else None
         self._authenticate_at_ms = None
         if sasl is None:
@@ -156,7 +166,8 @@ class Link:
         machine = SaslMachine(sasl, secrets.token_urlsafe(24))
         while not machine.done:
             try:
-                machine.answered(self.call(machine.next_request()))
+                left = None if deadline_ms is None else deadline_ms - self._now_ms()
+                machine.answered(self.call(machine.next_request(), timeout_ms=left))
             except UnsupportedRequest:
                 raise AuthenticationFailed(f"{self.address} does not ask for SASL; is it another listener?") from None
         if machine.session_lifetime_ms:

@@ -140,6 +140,7 @@ class TlsStream(TcpStream):
 
 def connect(address: Address, config: ClientConfig, timeout_ms: int) -> Stream:
     """A stream to ``address``. Raises NoBrokerReachable with the reason, AuthenticationFailed, ConfigError."""
+    until = time.monotonic() + timeout_ms / 1000
     try:
         connected = socket.create_connection(address, timeout=max(timeout_ms, 1) / 1000)
     except TimeoutError:
@@ -149,7 +150,7 @@ def connect(address: Address, config: ClientConfig, timeout_ms: int) -> Stream:
     except (OSError, UnicodeError) as error:
         raise NoBrokerReachable(f"no broker at {address}: {_reason(error)}") from None
     try:
-        return _stream(connected, address, config, timeout_ms)
+        return _stream(connected, address, config, int((until - time.monotonic()) * 1000))
     except BaseException:
         connected.close()
         raise
@@ -176,7 +177,7 @@ def _shake_hands(connected: socket.socket, address: Address, tls: TlsSettings, t
         hint = "set ssl.ca.location to the authority that signed it"
         raise AuthenticationFailed(f"the certificate of {address} is refused: {error.verify_message}; {hint}") from None
     except TimeoutError:
-        raise NoBrokerReachable(f"{address} does not finish the TLS handshake within {timeout_ms} ms") from None
+        raise NoBrokerReachable(f"{address} does not finish the TLS handshake in time") from None
     except (OSError, ValueError) as error:
         raise NoBrokerReachable(f"no TLS with {address}: {_reason(error)}; is it a TLS port?") from None
 

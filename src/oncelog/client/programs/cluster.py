@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Literal, TypeVar
 
 from oncelog.base.errors import ErrorCode
@@ -129,13 +129,14 @@ class Cluster:
                 if self._is_closed:  # in the meantime: nothing else would close this link
                     link.abort()
                     self.require_open()
-                self.links[broker] = link
+                link = self.share(broker, link)
             return link
         finally:
             lock.release()
 
-    def connect(self, broker: Broker) -> Program[Link]:
-        """A new link for the caller alone, so that a long wait on it delays nothing else. Raises ConnectionLost."""
+    def connect(self, broker: Broker, timeout_ms: int | None = None) -> Program[Link]:
+        """A new link for the caller alone, so that a long wait on it delays nothing else. Raises ConnectionLost,
+        RequestTimedOut."""
         self.require_open()
         if broker not in self.view.brokers:
             yield from self.refresh_brokers()
@@ -143,12 +144,22 @@ class Cluster:
         if info is None:
             raise ConnectionLost(f"broker {broker} is not in the cluster at the moment")
         try:
-            link: Link = yield Connect(info.address, self._expected(info))
+            link: Link = yield Connect(info.address, self._expected(info), timeout_ms)
         except RebootstrapRequired:
             self._rebootstrap()
             raise
         except NoBrokerReachable as error:
             raise ConnectionLost(f"broker {broker} cannot be reached where the cluster says it is: {error}") from None
+        return link
+
+    def share(self, broker: Broker, link: Link) -> Link:
+        """Let all operations use a link. Closes it if they have one already, or the client is closed. Returns the link
+        that they use."""
+        shared = self._open_link(broker)
+        if shared is not None or self._is_closed:
+            link.abort()
+            return shared or link
+        self.links[broker] = link
         return link
 
     def coordinator(self, key: str, key_type: int = GROUP_KEY) -> Program[int]:
@@ -204,24 +215,10 @@ class Cluster:
         """Fetch only the brokers again: the client may have cached thousands of topics."""
         yield from self._fetch_metadata([])
 
-    def refresh_without(self, silent: Collection[int], names: Iterable[str], timeout_ms: int) -> Program[None]:
-        """Fetch topics again, from another broker than those of ``silent``. Raises ClientError."""
-        avoided = {info.address for broker, info in self.view.brokers.items() if broker in silent}
-        link = next((link for link in self.links.values() if link.is_open and link.address not in avoided), None)
-        for broker in self.view.brokers:
-            if link is None and broker not in silent:
-                with contextlib.suppress(ClientError):
-                    link = yield from self.link(broker)
-        if link is not None:
-            topics = [MetadataRequestTopic(name=name) for name in dict.fromkeys(names)]
-            message = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-            self._apply((yield from call(link, message, timeout_ms=timeout_ms)))
-
-    def abort_links(self, broker: int) -> None:
-        """Close all links to a broker; requests in flight are lost."""
-        to_broker = self.links.get(broker)
-        for link in list(self.links.values()):
-            if to_broker is not None and link.address == to_broker.address:
+    def abort_links(self, address: Address) -> None:
+        """Close all shared links to an address; requests in flight are lost."""
+        for link in self.links.values():
+            if link.address == address:
                 link.abort()
 
     def all_topics(self, max_age_ms: int) -> Program[dict[TopicName, TopicInfo]]:
@@ -249,7 +246,7 @@ class Cluster:
             allow_auto_topic_creation=False,
         )
         response = yield from self.request(message)
-        self._apply(response)
+        self.apply(response)
         return {
             bytes(topic.topic_id): TopicName(topic.name)
             for topic in response.topics
@@ -378,7 +375,7 @@ class Cluster:
                 message.topics = []  # in this version all topics
             yield from self._fetch_all(link, message)
         else:
-            self._apply((yield from call(link, message)))
+            self.apply((yield from call(link, message)))
 
     def _fetch_all(self, link: Link, message: MetadataRequest) -> Program[None]:
         """Fetch and apply metadata of all topics. Decoding ten thousand takes a tenth of a second: a response equal to
@@ -395,11 +392,12 @@ class Cluster:
         else:
             if not response.error_code:
                 self.view.topics.clear()
-            self._apply(response)
+            self.apply(response)
             self._all_topics_digest = digest, self.view.changes
         self._all_topics_ms = self.now_ms()
 
-    def _apply(self, response: MetadataResponse) -> None:
+    def apply(self, response: MetadataResponse) -> None:
+        """Learn from metadata. Raises BrokerRefused, RebootstrapRequired."""
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:  # KIP-1102
             self._rebootstrap()
             raise RebootstrapRequired("the broker asks the client to bootstrap again")

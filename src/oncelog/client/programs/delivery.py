@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -22,6 +21,7 @@ from oncelog.client.machine.producer import ProducerMachine, ProducerSettings
 from oncelog.client.machine.requests import produce_request, produce_version_limit
 from oncelog.client.machine.retry import Remedy, remedy
 from oncelog.client.programs.cluster import Cluster
+from oncelog.client.programs.doubt import DOUBT_MS, Doubt
 from oncelog.client.programs.steps import Link, Pending, Program, Sleep, Submit, Wait, raise_for_error
 from oncelog.records.record import Record
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
@@ -32,11 +32,6 @@ MAX_REQUESTS_IN_FLIGHT: Final = 5
 _NO_TRANSACTION_TIMEOUT_MS: Final = 2**31 - 1
 _PATIENCE_MS: Final = 100
 """The longest wait between two checks for batches to send."""
-
-
-DOUBT_MS: Final = 2_000
-"""Age of an unanswered request from which other brokers are asked, this often, whether its leader still leads: a frozen
-one keeps its connections."""
 
 
 class DeliveryFailed(BrokerRefused):
@@ -82,7 +77,7 @@ class Delivery:
         self._sticky = StickyPartitioner(settings.batch_bytes)
         self._failures: list[Failed] = []
         self._sent: dict[int, deque[_Sent]] = {}
-        self._doubt_due_ms = 0
+        self._doubt = Doubt(cluster)
 
     def _require_sendable(self) -> None:
         """Hook called before a record or a batch is accepted."""
@@ -92,12 +87,12 @@ class Delivery:
         yield from self._keep_identity()
         sent = yield from self._send_ready(flush)
         if waits and self._in_flight():
-            yield Wait(self._first_in_flight(), _PATIENCE_MS)
-            yield from self._leave_replaced_leaders()
+            yield Wait([*self._first_in_flight(), *self._doubt.pending], _PATIENCE_MS)
         elif waits and not sent:
             until_due = self.machine.next_due_ms() - self._cluster.now_ms()
             yield Sleep(max(1, min(until_due if until_due > 0 else 10, _PATIENCE_MS)))
         self._collect()
+        yield from self._leave_replaced_leaders()
 
     def _flushing(self) -> Program[None]:
         while not self.machine.is_empty:
@@ -110,6 +105,7 @@ class Delivery:
             for sent in requests:
                 sent.link.abort()
         self._sent.clear()
+        self._doubt.drop()
 
     def _in_flight(self) -> bool:
         return any(self._sent.values())
@@ -201,19 +197,21 @@ class Delivery:
         """Close the links to leaders that have not answered for ``DOUBT_MS``, if others lead by now."""
         now_ms = self._cluster.now_ms()
         silent = {
-            leader: [batch.partition for sent in requests for batch in sent.batches]
+            leader: (requests[0].link, [batch.partition for sent in requests for batch in sent.batches])
             for leader, requests in self._sent.items()
-            if requests and not requests[0].pending.is_done and now_ms - requests[0].sent_ms >= DOUBT_MS
+            if requests and now_ms - requests[0].sent_ms >= DOUBT_MS and not requests[0].pending.is_done
         }
-        if not silent or now_ms < self._doubt_due_ms:
+        if not silent:
+            self._doubt.drop()
             return
-        self._doubt_due_ms = now_ms + DOUBT_MS
-        with suppress(ClientError):
-            topics = [partition.topic for partitions in silent.values() for partition in partitions]
-            yield from self._cluster.refresh_without(silent, topics, DOUBT_MS)
-        for leader, partitions in silent.items():
-            if any(self._cluster.view.leader(partition) not in (leader, None) for partition in partitions):
-                self._cluster.abort_links(leader)
+        topics = [partition.topic for _, partitions in silent.values() for partition in partitions]
+        yield from self._doubt.pursue(silent, topics)
+        for leader, (link, partitions) in silent.items():
+            leaders = {self._cluster.view.leader(partition) for partition in partitions}
+            if link.is_open and not leaders <= {leader, None}:
+                self._cluster.abort_links(link.address)
+                link.abort()
+                self._collect()
 
     def _place(self, topic: str, record: Record, partition_count: int) -> TopicPartition:
         """The partition of a record that names none: by its key, or the one that is being filled."""

@@ -74,10 +74,15 @@ class Environment(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """Open an authenticated Link. Raises NoBrokerReachable, AuthenticationFailed, ConfigError, RebootstrapRequired."""
+    """Open an authenticated Link, within ``timeout_ms`` if that is less than the client's own limit.
+
+    Raises NoBrokerReachable, RequestTimedOut if the broker says nothing, AuthenticationFailed, ConfigError,
+    RebootstrapRequired.
+    """
 
     address: Address
     expected: ExpectedBroker | None = None
+    timeout_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import random
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -52,11 +53,14 @@ class FakeBrokers:
         self.metadata_error = 0
         self.features: dict[str, int] = {}
         self.down: set[int] = set()
+        self.unreachable: set[int] = set()
+        """Brokers to which a connection is neither made nor refused."""
         self.slow_ms: dict[int, int] = {}
         self.answers: dict[type[Request[Any]], Answer] = {MetadataRequest: self._metadata}
         self.requests: list[tuple[int, Request[Any]]] = []
         """Requests as they came, each with its broker."""
         self.connections = 0
+        self.links: list[FakeLink] = []
         self.cluster_id: str | None = None
         self.expected: list[ExpectedBroker | None] = []
         """The brokers that connections were meant for."""
@@ -103,14 +107,24 @@ def _name(topic: MetadataRequestTopic) -> str:
 class FakeLink:
     """A link to a fake broker, for both drivers."""
 
-    def __init__(self, brokers: FakeBrokers, address: Address, expected: ExpectedBroker | None = None) -> None:
+    def __init__(
+        self,
+        brokers: FakeBrokers,
+        address: Address,
+        expected: ExpectedBroker | None = None,
+        timeout_ms: int | None = None,
+    ) -> None:
         broker = address.port
+        if broker in brokers.unreachable:
+            brokers.now_ms += CONFIG.open_timeout_ms if timeout_ms is None else timeout_ms
+            raise NoBrokerReachable(f"no broker at {address}: no answer")
         brokers.expected.append(expected)
         if broker in brokers.down:
             raise NoBrokerReachable(f"no broker at {address}")
         if expected is not None and (expected.cluster_id, expected.broker_id) != (brokers.cluster_id, broker):
             raise RebootstrapRequired(f"{expected} is elsewhere")
         brokers.connections += 1
+        brokers.links.append(self)
         self.address = address
         self.is_open = True
         self.stream = self
@@ -118,8 +132,10 @@ class FakeLink:
         self._brokers = brokers
         self._broker = broker
         self._closed = asyncio.Event()
-        self._due: dict[int, tuple[int, Response[Any] | None]] = {}
+        self._due: dict[int, tuple[float, Response[Any] | None]] = {}
         """By correlation id: the time at which a response comes, and the response."""
+        self._last_ms = 0.0
+        """The time of the last response: they come in the order of their requests."""
 
     def abort(self) -> None:
         self.is_open = False
@@ -139,7 +155,9 @@ class FakeLink:
         if answer is not None:
             body = memoryview(b"".join(bytes(chunk) for chunk in answer.encode(chosen)))
             response = Response(Expected(correlation_id, message.API_KEY, chosen, type(answer)), body)
-        due_ms = self._brokers.now_ms + LATENCY_MS + self._brokers.slow_ms.get(self._broker, 0)
+        due_ms: float = self._brokers.now_ms + LATENCY_MS + self._brokers.slow_ms.get(self._broker, 0)
+        if answered:
+            due_ms = self._last_ms = max(due_ms, self._last_ms) if response is not None else math.inf
         self._due[correlation_id] = due_ms, response
         return correlation_id
 
@@ -150,7 +168,7 @@ class FakeLink:
             self._brokers.now_ms += allowed
             self.abort()
             raise RequestTimedOut(f"no answer from {self.address} within {allowed} ms")
-        self._brokers.now_ms = max(self._brokers.now_ms, due_ms)
+        self._brokers.now_ms = max(self._brokers.now_ms, int(due_ms))
         return response
 
     def has_arrived(self, correlation_id: int) -> bool:
@@ -278,8 +296,10 @@ class VirtualClient(AsyncClient):
         entropy = random.Random(1)
         entropy.randint = lambda a, b: 0  # type: ignore[method-assign]  # no jitter
 
-        async def open_link(address: Address, expected: ExpectedBroker | None) -> FakeLink:
-            return AsyncFakeLink(brokers, address, expected)
+        async def open_link(address: Address, expected: ExpectedBroker | None, timeout_ms: int | None) -> FakeLink:
+            if address.port in brokers.unreachable:
+                await asyncio.sleep((CONFIG.open_timeout_ms if timeout_ms is None else timeout_ms) / 1000)
+            return AsyncFakeLink(brokers, address, expected, timeout_ms)
 
         driver = AsyncDriver(CONFIG, entropy, lambda: brokers.now_ms, open_link)
         self.cluster = Cluster(list(brokers.addresses.values()), CONFIG, driver)

@@ -13,7 +13,8 @@ from oncelog.client.machine.producer import ProducerSettings
 from oncelog.client.machine.record_values import checked_record
 from oncelog.client.machine.transaction_states import State
 from oncelog.client.machine.transaction_values import TransactionSettings
-from oncelog.client.programs.delivery import DOUBT_MS, Delivery, DeliveryFailed
+from oncelog.client.programs.delivery import Delivery, DeliveryFailed
+from oncelog.client.programs.doubt import DOUBT_CONNECT_MS, DOUBT_MS
 from oncelog.client.programs.steps import Program, Sleep
 from oncelog.client.programs.transactions import TransactionalDelivery
 from oncelog.wire.message import Response as ResponseMessage
@@ -22,7 +23,7 @@ from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.wire.messages.metadata import MetadataRequest
 from oncelog.wire.messages.produce import ProduceRequest
 from tests.unit.client.programs.fake_answers import Log, with_feature
-from tests.unit.client.programs.fake_brokers import Runner
+from tests.unit.client.programs.fake_brokers import FakeBrokers, Runner
 from tests.unit.client.programs.fake_brokers import runner as runner
 
 PARTITIONS = [TopicPartition(TopicName("t"), index) for index in range(2)]
@@ -31,8 +32,8 @@ PARTITIONS = [TopicPartition(TopicName("t"), index) for index in range(2)]
 class Producer(Delivery):
     """A producer of either kind, for one driver."""
 
-    def __init__(self, runner: Runner, settings: ProducerSettings | None = None) -> None:
-        super().__init__(runner.cluster, settings or ProducerSettings())
+    def __init__(self, runner: Runner, settings: ProducerSettings | None = None, *, idempotent: bool = True) -> None:
+        super().__init__(runner.cluster, settings or ProducerSettings(), idempotent=idempotent)
         self.runner = runner
 
     def add(self, partition: int, value: bytes) -> None:
@@ -92,22 +93,88 @@ def test_a_batch_is_sent_again_to_the_new_leader(runner: Runner) -> None:
     assert len(log.appended[0]) == 1
 
 
-def test_a_silent_leader_is_left_once_another_leads(runner: Runner) -> None:
-    log, producer, brokers = Log(runner.brokers), Producer(runner), runner.brokers
+def freeze_at_first_batch(brokers: FakeBrokers, leader: int) -> None:
+    """Let broker 1 answer nothing any more once it gets a batch, and another lead instead."""
     answers, frozen = dict(brokers.answers), set()
 
     def freezing(broker: int, message: Any) -> ResponseMessage | None:
         if isinstance(message, ProduceRequest) and broker == 1:
             frozen.add(broker)
-            brokers.leaders["t"] = {0: 2, 1: 3}
+            brokers.leaders["t"] = {0: leader, 1: 3}
         return None if broker in frozen else answers[type(message)](broker, message)
 
     brokers.answers |= dict.fromkeys(answers, freezing)
+
+
+def test_a_silent_leader_is_left_once_another_leads(runner: Runner) -> None:
+    log, producer, brokers = Log(runner.brokers), Producer(runner), runner.brokers
+    freeze_at_first_batch(brokers, 2)
     producer.add(0, b"one")
     runner.run(producer.flushing())
     assert brokers.asked(ProduceRequest) == [1, 2]
     assert len(log.appended[0]) == 1
     assert DOUBT_MS <= runner.now_ms() <= DOUBT_MS + 300
+
+
+def test_a_silent_leader_is_left_by_a_producer_that_only_polls(runner: Runner) -> None:
+    log, producer, brokers = Log(runner.brokers), Producer(runner), runner.brokers
+    freeze_at_first_batch(brokers, 2)
+
+    def polling() -> Program[None]:
+        while runner.now_ms() < DOUBT_MS + 500:
+            yield from producer._stepping(flush=False, waits=False)
+            yield Sleep(20)
+
+    producer.add(0, b"one")
+    runner.run(polling())
+    assert brokers.asked(ProduceRequest) == [1, 2]
+    assert len(log.appended[0]) == 1
+
+
+def test_the_next_broker_is_asked_when_one_cannot_be_reached(runner: Runner) -> None:
+    log, producer, brokers = Log(runner.brokers), Producer(runner), runner.brokers
+    freeze_at_first_batch(brokers, 3)
+    brokers.unreachable.add(2)
+    producer.add(0, b"one")
+    runner.run(producer.flushing())
+    assert brokers.asked(ProduceRequest) == [1, 3]
+    assert len(log.appended[0]) == 1
+    assert runner.now_ms() <= DOUBT_MS + 2 * DOUBT_CONNECT_MS + 300
+
+
+def test_a_question_that_finds_nobody_hardly_delays_the_answer(runner: Runner) -> None:
+    log, producer, brokers = Log(runner.brokers), Producer(runner), runner.brokers
+    brokers.leaders["t"] = {0: 1}
+    producer.add(0, b"one")
+    runner.run(producer.flushing())
+    began_ms = runner.now_ms()
+    brokers.unreachable |= {2, 3}
+    brokers.slow_ms[1] = DOUBT_MS + 200
+    producer.add(0, b"two")
+    runner.run(producer.flushing())
+    assert len(log.appended[0]) == 2
+    assert runner.now_ms() - began_ms <= DOUBT_MS + DOUBT_CONNECT_MS + 100
+
+
+def test_a_question_ends_no_request_of_a_slow_cluster(runner: Runner) -> None:
+    log, producer = Log(runner.brokers), Producer(runner, idempotent=False)
+    for partition in range(2):
+        producer.add(partition, b"first")
+    runner.run(producer.flushing())
+    began_ms = runner.now_ms()
+    runner.brokers.slow_ms |= dict.fromkeys((1, 2, 3), DOUBT_MS + 600)
+
+    def sending() -> Program[None]:
+        producer.add(0, b"one")
+        while runner.now_ms() < began_ms + 1000:
+            yield from producer._stepping(flush=True, waits=True)
+        producer.add(1, b"two")
+        yield from producer.flushing()
+
+    runner.run(sending())
+    assert {partition: len(batches) for partition, batches in log.appended.items()} == {0: 2, 1: 2}
+    open_links = [link for link in runner.brokers.links if link.is_open]
+    assert open_links == list(dict.fromkeys(runner.cluster.links.values())), "the question's connection is closed"
 
 
 def test_a_slow_leader_that_leads_still_is_waited_for(runner: Runner) -> None:
@@ -120,7 +187,7 @@ def test_a_slow_leader_that_leads_still_is_waited_for(runner: Runner) -> None:
     runner.run(producer.flushing())
     assert runner.brokers.asked(ProduceRequest) == [1, 1]
     assert len(log.appended[0]) == 2
-    assert runner.brokers.asked(MetadataRequest)[before:] == [2, 2], "others are asked, every two seconds"
+    assert runner.brokers.asked(MetadataRequest)[before:] == [2, 3], "others are asked, every two seconds"
 
 
 def test_a_record_that_is_not_acknowledged_has_been_written_when_flush_returns(runner: Runner) -> None:

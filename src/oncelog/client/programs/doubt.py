@@ -1,0 +1,90 @@
+"""Doubt about leaders that do not answer: another broker is asked who leads, while sending goes on.
+
+A frozen broker keeps its connections, so only its silence tells. The question has a connection of its own: on a shared
+one it would wait behind slow requests, and its time-out would end them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from oncelog.client.errors import ClientError
+from oncelog.client.programs.cluster import Cluster
+from oncelog.client.programs.steps import Link, Pending, Program, Submit
+from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+DOUBT_MS: Final = 2_000
+"""Age of an unanswered request from which other brokers are asked, one after another, this often."""
+DOUBT_CONNECT_MS: Final = 500
+"""The longest wait for a connection, during which the caller sends nothing; after a failure it sends for as long."""
+
+
+class _Question(NamedTuple):
+    broker: int
+    link: Link
+    pending: Pending
+
+
+class Doubt:
+    """One producer's questions about silent leaders, one at a time."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._due_ms = 0
+        self._turn = 0
+        self._question: _Question | None = None
+
+    @property
+    def pending(self) -> list[Pending]:
+        """The question that awaits its answer, if any."""
+        return [] if self._question is None else [self._question.pending]
+
+    def pursue(self, silent: Collection[int], topics: Iterable[str]) -> Program[None]:
+        """Learn from the answer if it has come; ask the next broker that is not ``silent`` if that is due."""
+        if self._question is not None and self._question.pending.is_done:
+            question, self._question = self._question, None
+            self._learn(question)
+        others = [broker for broker in self._cluster.view.brokers if broker not in silent]
+        if others and self._question is None and self._cluster.now_ms() >= self._due_ms:
+            broker = others[self._turn % len(others)]
+            self._turn += 1
+            yield from self._ask(broker, topics)
+
+    def drop(self) -> None:
+        """Forget the question: the leaders have answered."""
+        if self._question is not None:
+            self._question.link.abort()
+            self._question = None
+
+    def _ask(self, broker: int, topics: Iterable[str]) -> Program[None]:
+        cluster, began_ms = self._cluster, self._cluster.now_ms()
+        self._due_ms = began_ms + DOUBT_MS
+        message = MetadataRequest(
+            topics=[MetadataRequestTopic(name=name) for name in dict.fromkeys(topics)], allow_auto_topic_creation=False
+        )
+        link: Link | None = None
+        try:
+            link = yield from cluster.connect(broker, DOUBT_CONNECT_MS)
+            left_ms = self._due_ms - cluster.now_ms()
+            pending: Pending = yield Submit(link, message, link.versions.choose(message), left_ms)
+        except BaseException as error:
+            if link is not None:
+                link.abort()
+            if not isinstance(error, ClientError):
+                raise
+            self._due_ms = cluster.now_ms() + DOUBT_CONNECT_MS
+        else:
+            self._question = _Question(broker, link, pending)
+
+    def _learn(self, question: _Question) -> None:
+        try:
+            response = question.pending.result()
+        except ClientError:
+            question.link.abort()
+            return
+        # Nothing is in flight on the link now, and the producer may have no other to a broker that answers.
+        self._cluster.share(question.broker, question.link)
+        with suppress(ClientError):
+            self._cluster.apply(response)
