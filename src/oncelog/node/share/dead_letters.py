@@ -68,8 +68,8 @@ _RETRIABLE: Final = (
 )
 
 Done = Callable[[bool, int], None]
-"""Called once: with True when the dead letters are durable, False if they cannot be written or their share partition was
-dropped; and with how many have headers alone, although the group copies records."""
+"""Called once: with True when the dead letters are durable, False if they cannot be written or their share partition
+was dropped; and with how many have headers alone, although the group copies records."""
 
 
 @dataclass(slots=True, eq=False)
