@@ -145,7 +145,7 @@ class Shares:
         self._acknowledged(exchange, codes, index)
         if self._may_lack_records(exchange):
             for key in keys:
-                self._log(key).lost += 1
+                self._log(key).lost_at.append(index)
         is_judged = self._is_judged(exchange)
         for key, partition in partitions.items():
             self._check_code(exchange, partition.error_code)
