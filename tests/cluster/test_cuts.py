@@ -24,6 +24,7 @@ def test_librdkafka_goes_on_when_brokers_are_stopped_one_after_the_other(tmp_pat
     assert run(7, 6, tmp_path, Options(clients=["confluent"], kinds=["stop"])) == []
 
 
+@pytest.mark.long
 def test_clocks_that_are_most_of_a_minute_apart(tmp_path: Path) -> None:
     assert run(300, 4, tmp_path, Options(skew_s=25)) == []
 

@@ -29,7 +29,7 @@ def test_backups_of_one_broker_at_random_moments(tmp_path: Path) -> None:
     assert backups.run(tmp_path, seed=SEED, rounds=4) == []
 
 
-@pytest.mark.parametrize("replicas", [1, 3])
+@pytest.mark.parametrize("replicas", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_backups_of_three_brokers_at_random_moments(replicas: int, tmp_path: Path) -> None:
     assert backups.run(tmp_path, seed=SEED, rounds=3, brokers=3, replicas=replicas) == []
 

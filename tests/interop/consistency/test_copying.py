@@ -44,6 +44,7 @@ PLANS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", planted.FAULTS)
 def test_a_planted_fault_is_found(fault: str, tmp_path: Path) -> None:
     """Within three plans: when processes meet is not the seed's to say. Not by what is missing alone: the copiers may

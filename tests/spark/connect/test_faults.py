@@ -80,6 +80,7 @@ def test_a_batch_writes_two_topics_at_once_and_not_again_under_its_querys_id(
         assert committed_values(servers, topic) == values
 
 
+@pytest.mark.long
 def test_a_stream_that_is_killed_twice_has_each_row_once(
     server: str, topic_with: Callable[..., Topic], tmp_path: Path
 ) -> None:

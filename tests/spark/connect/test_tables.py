@@ -34,6 +34,7 @@ MakeTopic = Callable[..., Topic]
 KINDS = ("delta", "iceberg")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_directory_has_each_record_once_and_no_setting_is_left_behind(
     kind: str, connect: SparkSession, topic_with: MakeTopic, tmp_path: Path
@@ -45,6 +46,7 @@ def test_a_directory_has_each_record_once_and_no_setting_is_left_behind(
     assert connect.conf.getAll == before
 
 
+@pytest.mark.long
 def test_a_stream_a_backfill_and_a_replacement_into_delta_on_s3(
     connect: SparkSession, topic_with: MakeTopic, lake: Lakes
 ) -> None:

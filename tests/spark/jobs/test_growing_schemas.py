@@ -87,7 +87,10 @@ def rows_of(place: Lake) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("point", ["writing", "publishing", "committed"])
+@pytest.mark.parametrize(
+    "point",
+    [pytest.param("writing", marks=pytest.mark.long), "publishing", pytest.param("committed", marks=pytest.mark.long)],
+)
 def test_a_load_that_died_goes_on_by_a_newer_schema(
     spark: SparkSession, topic_with: Callable[..., Topic], lake: Lakes, registry: Registry, kind: str, point: str
 ) -> None:

@@ -48,6 +48,7 @@ def test_a_stream_a_backfill_and_a_replacement_into_delta(
     check_continued(spark, topic_with(0, 1), lake("delta"))
 
 
+@pytest.mark.long
 def test_a_stream_a_backfill_and_a_replacement_into_iceberg(
     spark: SparkSession, topic_with: Callable[..., Topic], lake: Lakes
 ) -> None:
@@ -82,6 +83,7 @@ def check_continued(spark: SparkSession, topic: Topic, place: Lake) -> None:
     assert place.bad() == [(topic.name, 0, 6)]
 
 
+@pytest.mark.long
 def test_a_stream_into_delta_is_killed_and_started_again(
     spark: SparkSession, topic_with: Callable[..., Topic], lake: Lakes
 ) -> None:

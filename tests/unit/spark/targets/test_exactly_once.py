@@ -29,7 +29,7 @@ class Died(BaseException):
     """The process, where the test wants it."""
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "iceberg-sql"])
+@pytest.mark.parametrize("kind", [*KINDS, pytest.param("iceberg-sql", marks=pytest.mark.long)])
 def test_each_row_is_there_once_wherever_a_load_dies(lake: Lakes, kind: str) -> None:
     place, log = lake(kind), log_of(20, 3, bad=True)
     for point, step in (("writing", 0), ("written", 0), ("publishing", 1), ("committed", 1)):
