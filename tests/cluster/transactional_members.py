@@ -17,7 +17,7 @@ from typing import Any, Final
 from aiokafka import AIOKafkaProducer
 from aiokafka import TopicPartition as AioPartition
 from aiokafka.errors import KafkaError as AioError
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from oncelog.base.ids import TopicName
 from oncelog.base.ids import TopicPartition as Partition
@@ -102,7 +102,9 @@ class TransactionalConfluentMember(ConfluentMember):
             _retry(lambda: producer.send_offsets_to_transaction(positions, group, HANG_S))
             _retry(lambda: producer.commit_transaction(HANG_S))
         except KafkaException as failure:
-            if not failure.args[0].txn_requires_abort():
+            # A transaction that failed while its records were sent refuses the next one with _STATE, without the flag.
+            error = failure.args[0]
+            if not error.txn_requires_abort() and error.code() != KafkaError._STATE:
                 raise GivenUp(str(failure)) from failure
             try:
                 _retry(lambda: producer.abort_transaction(HANG_S))
