@@ -83,14 +83,14 @@ class Acceptor:
             self._loop.add_reader(listener.fileno(), self._accept, listener)
 
     def close(self) -> None:
-        """Stop accepting, and close the handshakes in progress. May be called again."""
+        """Stop accepting, and close the connections that are being made. May be called again."""
         if not self._is_open:
             return
         self._is_open = False
         self._stop_reading()
         if self._resume is not None:
             self._resume.cancel()
-        while (task := self._entering.next_to_displace()) is not None:
+        while self._tls is not None and (task := self._entering.next_to_displace()) is not None:
             self._entering.discard(task)
             task.cancel()
         for listener in self.sockets:
@@ -156,9 +156,12 @@ class Acceptor:
     async def _enter(self, accepted: socket.socket) -> None:
         in_time = None if self._tls is None else HANDSHAKE_S
         at_end = None if self._tls is None else SHUTDOWN_S
-        await self._loop.connect_accepted_socket(
+        transport, _ = await self._loop.connect_accepted_socket(
             self._make, accepted, ssl=self._tls, ssl_handshake_timeout=in_time, ssl_shutdown_timeout=at_end
         )
+        # A cancelled task cannot do this: uvloop then closes the socket, and its protocol is never told.
+        if not self._is_open:
+            transport.abort()
 
     def _entered(self, accepted: socket.socket, task: asyncio.Task[None]) -> None:
         """Close a connection that failed to enter; if it was cancelled it may not have started at all."""

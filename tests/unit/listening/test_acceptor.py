@@ -86,6 +86,39 @@ def test_a_connection_whose_descriptor_others_need_is_closed_and_logged_once(cap
     assert "ulimit -n" in line
 
 
+@pytest.mark.parametrize("turns", range(6))
+def test_a_connection_closed_with_its_acceptor_is_told_that_it_is_lost(turns: int) -> None:
+    events: list[str] = []
+
+    class Watching(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            events.append("made")
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            events.append("lost")
+
+    async def scenario() -> None:
+        made = Acceptor("test", bind("127.0.0.1", 0), Watching, bound=lambda: ANY)
+        made.listen(64)
+        with socket.create_connection(made.sockets[0].getsockname()) as client:
+            client.setblocking(False)
+            made.start()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            made.close()
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert events != ["made"] or not has_ended(client)
+
+    def has_ended(client: socket.socket) -> bool:
+        try:
+            return client.recv(1) == b""
+        except BlockingIOError:
+            return False
+
+    run(scenario())
+
+
 def test_the_last_descriptors_before_the_bound_are_given_while_others_are_made_free() -> None:
     requests: list[None] = []
 

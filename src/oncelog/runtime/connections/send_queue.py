@@ -152,6 +152,8 @@ class SendQueue:
 
     def _cold_read_done(self, data: bytes, size: int) -> None:
         self._reading = False
+        if self._transport.is_closing():
+            return  # uvloop's write would raise, and the other results of the workers would wait
         if len(data) != size:
             self._on_error(OSError(f"expected {size} bytes of a log, but the file has {len(data)}"))
             return

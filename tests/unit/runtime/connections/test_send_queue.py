@@ -41,6 +41,9 @@ class _Transport:
     def close(self) -> None:
         self.is_closed = True
 
+    def is_closing(self) -> bool:
+        return self.is_closed
+
 
 class _Log:
     """A file of which the bytes from ``cold_from`` on are not in the page cache, and which may fail."""
@@ -154,3 +157,14 @@ def test_a_connection_that_is_to_end_is_closed_after_what_is_queued() -> None:
     bench.transport.after_each = lambda: None
     bench.queue.resume()
     assert bench.transport.is_closed
+
+
+def test_a_cold_read_that_ends_after_the_connection_writes_nothing() -> None:
+    bench, log = _Bench(), _Log(b"cold", cold_from=0)
+    bench.queue.add([HEAD, _whole(log), TAIL])
+    sent = list(bench.transport.calls)
+    bench.queue.drop()
+    bench.transport.close()
+    bench.worker.run()
+    assert bench.transport.calls == sent
+    assert not bench.lost
