@@ -72,8 +72,10 @@ class Member(WorkloadProgram[ShareGroup]):
     ) -> None:
         group, entropy = self.workload, self.entropy
         renewed, self.renewed = self.renewed, []
+        # The rest of a group is due when the locks of before the calm have ended.
+        forgets = 0.0 if host.world.is_calm else group.forgets
         for record in (*renewed, *records):
-            chance = entropy.random() - group.forgets
+            chance = entropy.random() - forgets
             if chance < 0:
                 continue  # its lock runs out
             kind = Acknowledge.ACCEPT
