@@ -70,10 +70,12 @@ class Workers:
             self._wake_pending = False
         # Each result starts further work that may finish before all are delivered: otherwise the loop would serve
         # nothing else until a thousand syncs are over.
-        for _ in range(min(DELIVERED_AT_ONCE, len(self._finished))):
-            self._outstanding -= 1
-            self._finished.popleft()()
-        if self._finished:
-            with self._lock:
-                self._wake_pending = True
-            self._loop.call_soon(self._deliver)
+        try:
+            for _ in range(min(DELIVERED_AT_ONCE, len(self._finished))):
+                self._outstanding -= 1
+                self._finished.popleft()()
+        finally:  # a result that raises must not keep the others, syncs among them
+            if self._finished:
+                with self._lock:
+                    self._wake_pending = True
+                self._loop.call_soon(self._deliver)

@@ -44,3 +44,27 @@ def test_a_thousand_results_leave_others_their_turn() -> None:
     assert delivered == list(range(count))
     steps = [after - before for before, after in pairwise([0, *at_others_turns])]
     assert max(steps) <= DELIVERED_AT_ONCE
+
+
+def test_a_result_that_raises_keeps_none_of_the_others() -> None:
+    failures: list[object] = []
+
+    async def main() -> None:
+        loop, finished = asyncio.get_running_loop(), threading.Semaphore(0)
+        loop.set_exception_handler(lambda _loop, context: failures.append(context["exception"]))
+        workers = Workers(loop, 1, "test")
+        over = loop.create_future()
+        for result in (lambda: over.missing, lambda: over.set_result(None)):  # type: ignore[attr-defined]
+
+            def work(result: object = result) -> object:
+                finished.release()
+                return result
+
+            workers.submit(work)  # type: ignore[arg-type]
+        for _ in range(2):
+            finished.acquire()
+        workers.stop()
+        await over
+
+    asyncio.run(main())
+    assert [type(failure) for failure in failures] == [AttributeError]
