@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
         "--only",
         default="",
         metavar="WORDS",
-        help="cases of spark-source and arrow, as in 100b,6p,lz4,noop; of cluster-failover: kill,shutdown,freeze",
+        help="cases of spark-source and arrow, as in 100b,6p,lz4,noop; of cluster-failover: kill,shutdown,freeze,own",
     )
     parser.add_argument(
         "--spark",
