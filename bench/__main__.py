@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 from pathlib import Path
@@ -61,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
         "--only",
         default="",
         metavar="WORDS",
-        help="cases of spark-source and arrow, as in 100b,6p,lz4,noop; of cluster-failover: kill,shutdown,freeze",
+        help="cases of spark-source and arrow, as in 100b,6p,lz4,noop; of cluster-failover: kill,shutdown,freeze,own",
     )
     parser.add_argument(
         "--spark",
@@ -79,6 +80,8 @@ def _end(number: int, _frame: FrameType | None) -> None:
 
 def main() -> int:
     """Run what is asked for."""
+    # An installation has byte code; without it each start and each first request would compile its modules.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     signal.signal(signal.SIGTERM, _end)  # as an exception: every `with` that has started a broker ends it
     args = _parser().parse_args()
     only = tuple(word for word in args.only.lower().split(",") if word)

@@ -15,6 +15,8 @@ from bench.everyday import PARTITIONS, cases, count_of, everyday_figures
 from bench.everyday import goals as everyday_goals
 from bench.group_heartbeats import consumer_heartbeats
 from bench.hanging import FINDING_GOALS, figures, filled, ours_s, theirs_s
+from bench.latency_under_load import RATES, load_figures
+from bench.latency_under_load import goals as load_goals
 from bench.mirrors import mirror, mirror_1000
 from bench.old_logs import import_old_logs
 from bench.options import Options, progress
@@ -100,6 +102,15 @@ def latency(options: Options) -> Comparison:
 
     goals = {"acknowledged p50, ms": "≤ 0.5 ms", "acknowledged p99, ms": "≤ 1.0 ×"}
     return side_by_side("Acknowledgement of single records", options, measure, goals)
+
+
+def latency_under_load(options: Options) -> Comparison:
+    """Acknowledgement of records of 1 KB at 20,000 and 100,000 a second, twelve partitions."""
+
+    def measure(broker: Broker, topic: str) -> Figures:
+        return load_figures(broker, topic, RATES, 10 * options.scale)
+
+    return side_by_side("Latency under load", options, measure, load_goals(RATES), PARTITIONS)
 
 
 def start(options: Options) -> Comparison:
@@ -266,6 +277,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[Options], Comparison]]] = {
     "consume": consume_100,
     "everyday": everyday,
     "latency": latency,
+    "latency-under-load": latency_under_load,
     "start": start,
     "start-cpython": start_cpython,
     "recovery": recovery,

@@ -1,8 +1,8 @@
 """The start of ``oncelog serve`` beside the start of Python itself: what a process costs until it is ready.
 
 Rules: the CPU time is the whole process's, user and system, as the kernel accounts for it at its end; the broker is
-killed when its ready line comes. Byte code is on the disk, as an installation leaves it: a first start is not counted,
-and PYTHONDONTWRITEBYTECODE, which would make every start compile all sources, is not handed on.
+killed when its ready line comes. Byte code is on the disk, as an installation leaves it: a first start and a first
+record are not counted, and ``bench.__main__`` does not hand PYTHONDONTWRITEBYTECODE on.
 """
 
 from __future__ import annotations
@@ -85,9 +85,8 @@ def _running_s(pid: int) -> float:
 
 def _sample(command: Sequence[str], until: bytes | None = None) -> tuple[float, float]:
     """CPU and wall seconds of ``command`` until it ends, or prints a line with ``until`` and is killed."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     begun_s = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
         result = any(until is not None and until in line for line in process.stdout)
         took_s = time.perf_counter() - begun_s

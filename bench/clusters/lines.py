@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Final
 
 from bench.clusters.first_writes import led_by_others_s, write_each
-from bench.clusters.pauses import led_by_another_at_s, pause_s
+from bench.clusters.pauses import led_by_another_at_s, own_pauses_s, pause_s
 from bench.clusters.peers import BROKERS, BenchCluster, running_cluster
 from bench.clusters.questions import question_figures
 from bench.everyday import PARTITIONS, cases, cluster_goals, count_of, everyday_figures
+from bench.latency_under_load import RATES, load_figures
+from bench.latency_under_load import goals as load_goals
 from bench.options import Options, progress
 from bench.peers import ONCELOG, ONCELOG_SYNCED, Peer, create_topics, delete_topics
 from bench.report import Comparison, Figures, paired
@@ -110,6 +112,20 @@ def cluster_latency(options: Options) -> Comparison:
     return _side_by_side("Three brokers: single records", options, lambda c, t: _latency(c, t, count), goals)
 
 
+def cluster_latency_under_load(options: Options) -> Comparison:
+    """Three brokers: acknowledgement of records of 1 KB at 20,000 a second, twelve partitions, factor 3."""
+    rates = RATES[:1]
+
+    def measure(cluster: BenchCluster, _: str) -> Figures:
+        topic = _new_topic(cluster, "load", PARTITIONS)
+        try:
+            return load_figures(cluster, topic, rates, 10 * options.scale)
+        finally:
+            delete_topics(cluster, [topic])
+
+    return _side_by_side("Three brokers: latency under load", options, measure, load_goals(rates))
+
+
 def cluster_questions(options: Options) -> Comparison:
     """Three brokers: a consumer's questions for committed offsets and ends, factor 3."""
     count = options.scaled(2000)
@@ -164,12 +180,14 @@ _DEEDS: Final = {
         "shutdown", "controlled shutdown of the leader, s", "≤ 0.2 s", BenchCluster.stop, BenchCluster.start
     ),
     "freeze": _Deed("freeze", "frozen leader, s", "≤ 2.5 s", BenchCluster.freeze, BenchCluster.thaw),
+    "own": _Deed("own", "frozen leader, our producer's defaults, s", "≤ 2.5 s", BenchCluster.freeze, BenchCluster.thaw),
 }
 """Words of ``--only``."""
 
 
 def cluster_failover(options: Options) -> Comparison:
-    """Three brokers: pause of acknowledgements when the leader is killed, stops or freezes (--only kill,…)."""
+    """Three brokers: pause of acknowledgements when the leader is killed, stops or freezes (--only kill,…).
+    With own, of our own clients with their defaults."""
     unknown = set(options.only) - set(_DEEDS)
     if unknown:
         raise SystemExit(f"bench: --only takes {', '.join(_DEEDS)}, not {', '.join(sorted(unknown))}")
@@ -201,12 +219,17 @@ def _pauses_of(cluster: BenchCluster, topic: str, deed: _Deed) -> Figures:
 
     with ThreadPoolExecutor(1) as pool:
         led = pool.submit(led_by_another_at_s, cluster, topic, leader)
-        took = pause_s(cluster, topic, begin)
+        read_s = None
+        if deed.word == "own":
+            took, read_s = own_pauses_s(cluster, topic, begin)
+        else:
+            took = pause_s(cluster, topic, begin)
         led_s = led.result() - began_s
     doing.join()
     deed.undo(cluster, leader)
     cluster.wait_in_sync(topic)
-    return {deed.name: took, f"… until another leads ({deed.word}), s": led_s}
+    of_consumer = {} if read_s is None else {"… of our consumer, s": read_s}
+    return {deed.name: took, **of_consumer, f"… until another leads ({deed.word}), s": led_s}
 
 
 # Catching up
@@ -364,6 +387,7 @@ CLUSTER_BENCHMARKS: Final = {
     "cluster-produce": cluster_produce,
     "cluster-produce-1k": cluster_produce_1k,
     "cluster-latency": cluster_latency,
+    "cluster-latency-under-load": cluster_latency_under_load,
     "cluster-questions": cluster_questions,
     "cluster-everyday": cluster_everyday,
     "cluster-sync": cluster_sync,

@@ -8,21 +8,26 @@ acknowledged since. So the client's own discovery of the new leader is in it, on
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Final
 
 from tests.load import Load
 
 from bench.peers import Served
-from oncelog.base.ids import TopicName
+from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.blocking import Client
+from oncelog.client.blocking.producer import Producer
 from oncelog.client.errors import ConnectionLost, NoBrokerReachable, RequestTimedOut
 
 _EVERY_S: Final = 0.002
 _AFTER_S: Final = 1.0
 """A pause is over when acknowledgements have come for so long."""
+_OWN_AFTER_S: Final = 3.0
+"""Long enough for the pauses of both our clients: one may have had an answer just after the deed."""
 _LONGEST_S: Final = 60.0
 IMPATIENT: Final = {
     "enable.idempotence": False,
@@ -59,7 +64,48 @@ def pause_s(cluster: Served, topic: str, deed: Callable[[], None]) -> float:
         load.stop()
     if load.failed:
         raise RuntimeError(f"a record was given up: {load.failed[0]}")
-    times = [began, *(record.at_s for record in load.acknowledged[0] if record.at_s >= began)]
+    return _longest_pause_s([record.at_s for record in load.acknowledged[0]], began)
+
+
+def own_pauses_s(cluster: Served, topic: str, deed: Callable[[], None]) -> tuple[float, float]:
+    """The longest pauses, in seconds, of our own producer's acknowledgements and of our own consumer, both with their
+    default settings."""
+    ends = threading.Event()
+    partition = TopicPartition(TopicName(topic), 0)
+    acknowledged_s: list[float] = []
+    read_s: list[float] = []
+
+    def write() -> None:
+        with Client(cluster.bootstrap_servers) as client, Producer(client) as producer:
+            while not ends.wait(_EVERY_S):
+                producer.send(topic, b"x", partition=0)
+                producer.flush()
+                acknowledged_s.append(time.monotonic())
+
+    def read() -> None:
+        with Client(cluster.bootstrap_servers) as client:
+            for fetched in client.fetch({partition: 0}):
+                if fetched.records:
+                    read_s.append(time.monotonic())
+                if ends.is_set():
+                    return
+
+    with ThreadPoolExecutor(2) as pool:
+        work = [pool.submit(write), pool.submit(read)]
+        try:
+            _wait(lambda: len(acknowledged_s) > 100 and len(read_s) > 100)
+            began = time.monotonic()
+            deed()
+            _wait(lambda: min(acknowledged_s[-1], read_s[-1]) > began and time.monotonic() - began > _OWN_AFTER_S)
+        finally:
+            ends.set()
+        for done in work:
+            done.result()
+    return _longest_pause_s(acknowledged_s, began), _longest_pause_s(read_s, began)
+
+
+def _longest_pause_s(times_s: Sequence[float], since_s: float) -> float:
+    times = [since_s, *(at_s for at_s in times_s if at_s >= since_s)]
     return max(later - earlier for earlier, later in pairwise(times))
 
 

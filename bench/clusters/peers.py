@@ -19,7 +19,6 @@ from typing import Final
 
 from confluent_kafka.admin import AdminClient
 from tests.peers.apache_kafka import ApacheKafka
-from tests.peers.oncelog_serve import OncelogServe
 from tests.peers.process import free_ports
 from tests.peers.zookeeper import ZooKeeper
 from tests.waiting import HANG_S
@@ -145,19 +144,17 @@ def running_cluster(
             tree = {"oncelog.tree.path": str(directory / "cluster.db")}
             if peer is ONCELOG_ZOOKEEPER:
                 tree = {"zookeeper.connect": stack.enter_context(ZooKeeper(directory)).connect}
-            brokers.update(_oncelog(directory, count, {**common, **tree}))
+            brokers.update(_oncelog(peer, directory, count, {**common, **tree}))
         cluster = BenchCluster(brokers)
         stack.callback(cluster.kill_all)
         cluster.start()
         yield cluster
 
 
-def _oncelog(directory: Path, count: int, properties: Mapping[str, str]) -> dict[int, OncelogServe]:
+def _oncelog(peer: Peer, directory: Path, count: int, properties: Mapping[str, str]) -> dict[int, Broker]:
     session = {"zookeeper.session.timeout.ms": str(SESSION_MS)}
     return {
-        broker_id: OncelogServe(
-            directory / f"broker-{broker_id}", properties={**session, **properties, "node.id": str(broker_id)}
-        )
+        broker_id: peer.make({**session, **properties, "node.id": str(broker_id)}, directory / f"broker-{broker_id}")
         for broker_id in range(1, count + 1)
     }
 

@@ -42,14 +42,14 @@ def test_what_happened_to_a_broker_happens_again(tmp_path) -> None:
 
 
 def test_a_recording_that_is_torn_or_none_is_told_apart() -> None:
-    begin = b'{"what":"begin","format":2,"config":{},"listen":["localhost",1],"now_ms":1}\n'
+    begin = b'{"what":"begin","format":3,"config":{},"listen":["localhost",1],"now_ms":1}\n'
     assert read_recording([begin, b'{"what":"tok']).tokens == []
     for lines in (
         [],
         [b"x\n"],
         [b'{"what":"token","token":"AA=="}\n'],
-        [begin.replace(b":2,", b":1,", 1)],
-        [begin.replace(b":2,", b":9,", 1)],
+        [begin.replace(b":3,", b":2,", 1)],
+        [begin.replace(b":3,", b":9,", 1)],
     ):
         with pytest.raises(RecordingUnreadable):
             read_recording(lines)

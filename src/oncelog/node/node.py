@@ -114,7 +114,7 @@ class Node:
         self._continuing = False
         self._outbox, self._deadlines, self._runnable = Outbox(), Deadlines(), Runnable()
         self._offloaded = OffloadedWork(self._runnable)
-        self._tree_reads = TreeReads(self._runnable, self._outbox)
+        self.tree_reads = TreeReads(self._runnable, self._outbox)
         self.cluster = Metadata(broker_id, image, position, config, entropy)
         self._metadata_log = MetadataLog(self.cluster, self._outbox, self._runnable, self._deadlines, self._apply)
         self.controller = ControllerDuties(self.cluster, self._metadata_log, self._deadlines, self._outbox)
@@ -221,7 +221,7 @@ class Node:
         elif isinstance(event, MetadataWritten):
             self._metadata_log.written(event)
         elif isinstance(event, NodesRead):
-            self._tree_reads.read(event)
+            self.tree_reads.read(event)
         elif isinstance(event, MetadataLoaded):
             self._metadata_log.loaded(event)
             self._pause_recovery.metadata_loaded(event)
@@ -292,7 +292,7 @@ class Node:
         """True while this broker can itself advance undecided requests."""
         # Syncs, metadata and offloaded work are checked by the caller. Requests behind any other wait depend on other
         # clients, which may never come.
-        if not self._continuing and self._tree_reads.is_idle():
+        if not self._continuing and self.tree_reads.is_idle():
             return False
         return not self.requests.closed.is_idle() or self.connections.have_backlog()
 
@@ -366,7 +366,7 @@ class Node:
         from oncelog.node.replication.leadership_check import LeadershipChecker
 
         return LeadershipChecker(
-            self.links, self._tree_reads, self.cluster, self._deadlines, self._runnable, self.partitions.leader_log
+            self.links, self.tree_reads, self.cluster, self._deadlines, self._runnable, self.partitions.leader_log
         )
 
     def _make_requests(self) -> Requests:
@@ -491,7 +491,7 @@ class Node:
             waits.FindTransactionalId: lambda task, wait: self._queries.park_search(task, wait),
             waits.AskLogEnds: lambda task, wait: self._log_ends.park(task, wait),
             waits.CommitMetadata: self._metadata_log.park,
-            waits.ReadNodes: self._tree_reads.park,
+            waits.ReadNodes: self.tree_reads.park,
             waits.UntilProducerId: self._producer_ids.park,
             waits.UntilElected: self._failed_brokers.park,
             waits.NextSlice: self._runnable.park,

@@ -130,6 +130,7 @@ class Server:
         if node.access.log is not None:
             node.access.log.logs_allowed = logging.getLogger(AUTHORIZER_LOG).isEnabledFor(logging.DEBUG)
         node.directory.measure = self._disk(opened.files.space)
+        node.tree_reads.position_at_once = self._position(opened.outside.coordination.position_at_once)
         if self._assembled is not None:
             self._assembled(node)
         driven = self._recorded(node)
@@ -192,6 +193,9 @@ class Server:
 
     def _disk(self, measure: Callable[[], tuple[int, int]]) -> Callable[[], tuple[int, int]]:
         return measure if self._flight_recording is None else self._flight_recording.recorder.disk(measure)
+
+    def _position(self, read: Callable[[], int | None]) -> Callable[[], int | None]:
+        return read if self._flight_recording is None else self._flight_recording.recorder.position(read)
 
     def _address_delay_s(self, address: str) -> float:
         """Time after which a new connection of an address over its rate is closed (KIP-612); 0: it is not."""

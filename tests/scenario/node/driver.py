@@ -200,7 +200,11 @@ class Driver:
         image = load_image(self.session.subtree("/"))
         self.reports += [report.message for report in set_strays_aside(image, logs, self.broker_id, self.entropy)]
         self.node = Node(self.broker_id, self.config, image, position, logs, self.entropy)
+        self.node.tree_reads.position_at_once = self._position_at_once
         self._carry_out(self.node.start(self.now_ms))
+
+    def _position_at_once(self) -> int | None:
+        return self.session.position_at_once() if self.tree_is_near else None
 
     def crash_and_restart(self, seed: int) -> None:
         """Power cut: what was not synced may be lost or torn."""
@@ -287,9 +291,7 @@ class Driver:
                 return tree_access.write(self.session, effect)
             case SettleMetadata():
                 return tree_access.settle(self.session, effect)
-            case ReadTree(at_once=True) if self.tree_is_near:
-                return tree_access.read_at_once(self.session, effect)
-            case ReadTree() if self.reads_fail or effect.at_once:
+            case ReadTree() if self.reads_fail:
                 return NodesRead(effect.token, None)
             case ReadTree():
                 return tree_access.read_nodes(self.session, effect)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from itertools import pairwise
 
 from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.aio.producer import AsyncProducer
 from oncelog.client.config import ClientConfig
 from oncelog.client.machine.producer import ProducerSettings
@@ -38,8 +39,8 @@ IMPATIENT = ClientConfig(
 
 
 class FrozenWorld:
-    """Brokers 1, 2, …; ``violations`` are broken rules, ``acknowledged_s`` and ``elections_s`` are the
-    times of acknowledgements and of elections in the topic."""
+    """Brokers 1, 2, …; ``violations`` are broken rules, ``acknowledged_s``, ``read_s`` and ``elections_s`` are the
+    times of acknowledgements, of fetched records and of elections in the topic."""
 
     def __init__(
         self,
@@ -55,6 +56,7 @@ class FrozenWorld:
         self.world = World(seed, {**SMALL, **(config or {})}, brokers=brokers, session_timeout_ms=6_000)
         self.violations: list[str] = []
         self.acknowledged_s: list[float] = []
+        self.read_s: list[float] = []
         self.elections_s: list[float] = []
         self.observer = ClusterObserver(self.world.brokers, self.world.tree, self.violations.append, synced=False)
         self.observer.journal.on_change.append(self._changed)
@@ -89,6 +91,7 @@ class FrozenWorld:
     async def _start(self) -> None:
         await self.world.on_host("setup", self._create)
         self.world.supervise("writer", self._write)
+        self.world.supervise("reader", self._read)
         while not self.acknowledged_s:
             await asyncio.sleep(0.1)
 
@@ -109,6 +112,13 @@ class FrozenWorld:
                 await producer.flush()
                 self.acknowledged_s.append(self.now_s)
                 await host.sleep(self._pause_ms)
+
+    async def _read(self, host: ClientHost) -> None:
+        async with host.client(self._client) as client, AsyncConsumer(client) as consumer:
+            await consumer.assign({WRITTEN: 0})
+            while not self.world.stopping:
+                if any(fetched.records for fetched in await consumer.poll()):
+                    self.read_s.append(self.now_s)
 
     def _changed(self, before: ClusterImage, after: ClusterImage) -> None:
         old, new = before.partition(WRITTEN), after.partition(WRITTEN)
@@ -134,7 +144,14 @@ class FrozenWorld:
 
     def pause_s(self, since_s: float) -> float:
         """The longest time without an acknowledgement since then."""
-        times = [since_s, *(at for at in self.acknowledged_s if at > since_s), self.now_s]
+        return self._longest_s(self.acknowledged_s, since_s)
+
+    def pause_of_reader_s(self, since_s: float) -> float:
+        """The longest time in which no record was fetched since then."""
+        return self._longest_s(self.read_s, since_s)
+
+    def _longest_s(self, events_s: list[float], since_s: float) -> float:
+        times = [since_s, *(at for at in events_s if at > since_s), self.now_s]
         return max(later - earlier for earlier, later in pairwise(times))
 
     def reports(self) -> list[str]:

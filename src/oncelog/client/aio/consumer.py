@@ -17,6 +17,7 @@ from oncelog.client.aio.client import AsyncClient, finished, loop_ms
 from oncelog.client.aio.link import AsyncLink
 from oncelog.client.errors import ClientError, ConnectionLost
 from oncelog.client.machine.positions import Fetched, FetchSettings, Positions
+from oncelog.client.programs.doubt import DOUBT_AGAIN_MS, DOUBT_MS, Doubt, Silent
 from oncelog.client.programs.log_offsets import offsets_at
 
 
@@ -26,6 +27,9 @@ class AsyncConsumer:
         self.positions = Positions(client.view, settings or FetchSettings())
         self._links: dict[int, AsyncLink] = {}
         self._sent: dict[asyncio.Task[ClientError | None], int] = {}
+        self._asked: dict[int, tuple[int, Silent]] = {}
+        """Leaders that have a fetch, each with the time from which it is doubted."""
+        self._doubt = Doubt(client.cluster)
         self._arrived: list[Fetched] = []
         self._failing_since_ms: int | None = None
         self._attempt = 0
@@ -88,7 +92,9 @@ class AsyncConsumer:
                 await asyncio.sleep(max(pause, 1) / 1000)
                 continue
             waiting: list[asyncio.Future[Any]] = [*self._sent, *interrupt]
-            done, _ = await asyncio.wait(waiting, timeout=left / 1000, return_when=asyncio.FIRST_COMPLETED)
+            pause = min(left, DOUBT_AGAIN_MS // (5 if self._doubt.pending else 1))
+            done, _ = await asyncio.wait(waiting, timeout=pause / 1000, return_when=asyncio.FIRST_COMPLETED)
+            await self._leave_replaced_leaders()
             ended = finished(self._sent, done)
             failures = [task.result() for task in ended]
             for task in ended:
@@ -104,6 +110,7 @@ class AsyncConsumer:
         tasks, links = list(self._sent), list(self._links.values())
         self._sent.clear()
         self._links.clear()
+        self._doubt.drop()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -142,6 +149,8 @@ class AsyncConsumer:
             message, positions, at_most = self.positions.request(partitions)
             timeout_ms = self._client.config.request_timeout_ms + message.max_wait_ms
             version = link.versions.choose(message, at_most, old=self.positions.settings.old_formats)
+            doubtful_ms = loop_ms() + message.max_wait_ms + DOUBT_MS
+            self._asked[broker] = doubtful_ms, Silent(link, list(positions))
             response = await link.call(message, version, timeout_ms)
             self._arrived += self.positions.answered(positions, response, loop_ms())
         except PeerError as error:
@@ -153,7 +162,15 @@ class AsyncConsumer:
             for partition in self.positions.leaders(loop_ms()).get(broker, ()):
                 self._client.view.forget(partition.topic)
             return error
+        finally:
+            self._asked.pop(broker, None)
         return None
+
+    async def _leave_replaced_leaders(self) -> None:
+        """Close the links to leaders that have not answered for long, if others lead by now."""
+        now = loop_ms()
+        silent = {broker: leader for broker, (doubtful_ms, leader) in self._asked.items() if now >= doubtful_ms}
+        await self._client.run(self._doubt.pursue(silent))
 
     async def _handle_result(self, failure: ClientError | None) -> None:
         if failure is not None:

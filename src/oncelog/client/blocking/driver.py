@@ -139,8 +139,9 @@ class Driver:
             case Wait():
                 links = [cast("_Sent", sent).link for sent in step.pending]
                 # Buffered bytes do not show when polling the socket.
-                if all(link.is_open and not link.pending() for link in links):
-                    self.system.wait([link.stream for link in links], step.milliseconds)
+                if not all(link.is_open and not link.pending() for link in links):
+                    return True
+                return self.system.wait([link.stream for link in links], step.milliseconds)
             case Parallel():
                 return _SideBySide(self, step.programs).finish()
         return None

@@ -6,18 +6,18 @@ what to request and how positions move.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple, cast
 
 from oncelog.base.errors import PeerError
 from oncelog.base.ids import TopicPartition
-from oncelog.client.blocking.link import Link, now_ms
-from oncelog.client.blocking.system import THIS_MACHINE
+from oncelog.client.blocking.link import Link
 from oncelog.client.errors import ClientError, ConnectionLost
 from oncelog.client.machine.positions import Fetched, FetchSettings, Positions
+from oncelog.client.programs.doubt import DOUBT_AGAIN_MS, DOUBT_MS, Doubt, Silent
 from oncelog.client.programs.operation import BlockingRunner
+from oncelog.client.programs.steps import Pending, Program, Sleep, Wait
 
 _PATIENCE: Final = 5
 
@@ -27,12 +27,16 @@ class _Sent(NamedTuple):
     correlation_id: int
     requested: dict[TopicPartition, int]
     deadline_ms: int
+    doubtful_ms: int
+    """When a leader that has sent nothing is doubted."""
 
 
 class Fetcher:
     def __init__(self, client: BlockingRunner, settings: FetchSettings) -> None:
         self._run = client.run
         self._cluster = client.cluster
+        self._now_ms = client.cluster.now_ms
+        self._doubt = Doubt(client.cluster)
         self.positions = Positions(client.cluster.view, settings)
         self._links: dict[int, Link] = {}
         self._sent: dict[int, _Sent] = {}
@@ -60,17 +64,19 @@ class Fetcher:
         Raises ClientError if brokers cannot be reached for ``retry_timeout_ms``.
         """
         allowed = self.positions.settings.max_wait_ms * 2 if wait_ms is None else wait_ms
-        deadline = now_ms() + allowed
+        deadline = self._now_ms() + allowed
         while True:
             self._send_all()
-            results = self._collect(max(0, min(deadline - now_ms(), 1000)))
-            if results or now_ms() >= deadline or not len(self.positions):
+            results = self._collect(max(0, min(deadline - self._now_ms(), DOUBT_AGAIN_MS)))
+            self._leave_replaced_leaders()
+            if results or self._now_ms() >= deadline or not len(self.positions):
                 return results
 
     def wait(self, wait_ms: int) -> None:
         """Wait until part of a response has arrived, without reading it. Raises ClientError like ``poll``."""
         self._send_all()
         self._await(wait_ms)
+        self._leave_replaced_leaders()
 
     def arrived(self, wait_ms: int) -> list[Fetched]:
         """Batches of one response that has arrived; others stay in the kernel's buffers. Raises ClientError like
@@ -79,17 +85,17 @@ class Fetcher:
         A response that has begun to arrive is awaited while parts of it come within ``wait_ms``, at most ``_PATIENCE``
         times as long.
         """
-        last_ms = now_ms() + _PATIENCE * wait_ms
+        last_ms = self._now_ms() + _PATIENCE * wait_ms
         begun = [broker for broker, sent in self._sent.items() if sent.link.missing]
         for broker in begun or list(self._sent):
             sent = self._sent[broker]
             results = self._take(broker, sent)
             while not results and sent.link.missing and self._sent.get(broker) is sent:
-                missing, has_come = sent.link.missing, _await_any([sent.link], wait_ms)
+                missing, has_come = sent.link.missing, self._wait([sent], wait_ms)
                 results = self._take(broker, sent)
                 # Part of a TLS record may have arrived, too little to decrypt; and bytes below the low-water mark do
                 # not end the wait.
-                if (sent.link.missing == missing and not has_come) or now_ms() > last_ms:
+                if (sent.link.missing == missing and not has_come) or self._now_ms() > last_ms:
                     break
             if results:
                 return results
@@ -101,6 +107,7 @@ class Fetcher:
             link.close()
         self._links.clear()
         self._sent.clear()
+        self._doubt.drop()
 
     def _look_up(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:
@@ -114,7 +121,7 @@ class Fetcher:
         return link
 
     def _send_all(self) -> None:
-        now = now_ms()
+        now = self._now_ms()
         missing = self.positions.without_leader(now)
         try:
             if missing:
@@ -130,7 +137,7 @@ class Fetcher:
                 self._run(self._cluster.metadata(stale))
         except ClientError as error:
             self._failed(error)
-        for broker, partitions in self.positions.leaders(now_ms()).items():
+        for broker, partitions in self.positions.leaders(self._now_ms()).items():
             if broker not in self._sent:
                 self._send(broker, partitions)
 
@@ -148,8 +155,9 @@ class Fetcher:
         except ClientError as error:
             self._failed(error, partitions)
             return
-        deadline = now_ms() + self._cluster.config.request_timeout_ms + message.max_wait_ms
-        self._sent[broker] = _Sent(link, correlation_id, positions, deadline)
+        answered_ms = self._now_ms() + message.max_wait_ms
+        deadline_ms = answered_ms + self._cluster.config.request_timeout_ms
+        self._sent[broker] = _Sent(link, correlation_id, positions, deadline_ms, answered_ms + DOUBT_MS)
 
     def _collect(self, wait_ms: int) -> list[Fetched]:
         self._await(wait_ms)
@@ -161,22 +169,39 @@ class Fetcher:
     def _await(self, wait_ms: int) -> None:
         if not self._sent:
             due = self.positions.next_due_ms()
-            pause = wait_ms if due is None else max(0, min(wait_ms, due - now_ms()))
-            time.sleep(max(pause, 1) / 1000)
+            pause = wait_ms if due is None else max(0, min(wait_ms, due - self._now_ms()))
+            self._run(_step(Sleep(max(pause, 1))))
         else:
-            _await_any([sent.link for sent in self._sent.values()], wait_ms)
+            self._wait([*self._sent.values(), *self._doubt.pending], wait_ms)
+
+    def _wait(self, sent: Sequence[_Sent | Pending], wait_ms: int) -> bool:
+        """Wait until bytes have arrived for one of them. Returns False if none have within ``wait_ms``."""
+        return bool(self._run(_step(Wait(cast("Sequence[Pending]", sent), wait_ms))))
+
+    def _leave_replaced_leaders(self) -> None:
+        """Close the links to leaders that have sent nothing for long, if others lead by now."""
+        now = self._now_ms()
+        silent = {
+            broker: Silent(sent.link, list(sent.requested))
+            for broker, sent in self._sent.items()
+            if now >= sent.doubtful_ms and not sent.link.missing and not self._wait([sent], 0)
+        }
+        self._run(self._doubt.pursue(silent))
+        for broker, (link, _) in silent.items():
+            if not link.is_open:
+                self.positions.lost(self._sent.pop(broker).requested)
 
     def _take(self, broker: int, sent: _Sent) -> list[Fetched]:
         try:
             response = sent.link.arrived(sent.correlation_id)
             if response is None:
-                if now_ms() < sent.deadline_ms:
+                if self._now_ms() < sent.deadline_ms:
                     return []
                 sent.link.close()
                 raise ConnectionLost(f"no answer from {sent.link.address} in time")
             message = sent.link.decode(response)
             del self._sent[broker]
-            results = self.positions.answered(sent.requested, message, now_ms())
+            results = self.positions.answered(sent.requested, message, self._now_ms())
         except PeerError as error:
             sent.link.close()
             raise ClientError(f"{sent.link.address} sent what cannot be read: {error}") from error
@@ -187,7 +212,7 @@ class Fetcher:
             return []
         self._failing_since_ms = None
         self._attempt = 0
-        again = self.positions.leaders(now_ms()).get(broker)
+        again = self.positions.leaders(self._now_ms()).get(broker)
         if again:
             self._send(broker, again)
         return results
@@ -195,7 +220,7 @@ class Fetcher:
     def _failed(self, error: ClientError, partitions: list[TopicPartition] | None = None) -> None:
         """Pause after a failed fetch and forget the leaders. Raises ``error`` if final, or fetches failed for too
         long."""
-        now = now_ms()
+        now = self._now_ms()
         if self._failing_since_ms is None:
             self._failing_since_ms = now
         if not self._cluster.may_pass(error) or now - self._failing_since_ms > self._cluster.config.retry_timeout_ms:
@@ -206,8 +231,5 @@ class Fetcher:
             self._cluster.view.forget(partition.topic)
 
 
-def _await_any(links: Sequence[Link], wait_ms: int) -> bool:
-    """Wait until bytes have arrived on one of the links. Returns False if none have within ``wait_ms``."""
-    if not all(link.is_open and not link.pending() for link in links):
-        return True
-    return THIS_MACHINE.wait(links, wait_ms)
+def _step(step: Sleep | Wait) -> Program[object]:
+    return (yield step)

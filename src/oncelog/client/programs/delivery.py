@@ -21,7 +21,7 @@ from oncelog.client.machine.producer import ProducerMachine, ProducerSettings
 from oncelog.client.machine.requests import produce_request, produce_version_limit
 from oncelog.client.machine.retry import Remedy, remedy
 from oncelog.client.programs.cluster import Cluster
-from oncelog.client.programs.doubt import DOUBT_MS, Doubt
+from oncelog.client.programs.doubt import DOUBT_MS, Doubt, Silent
 from oncelog.client.programs.steps import Link, Pending, Program, Sleep, Submit, Wait, raise_for_error
 from oncelog.records.record import Record
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
@@ -197,21 +197,13 @@ class Delivery:
         """Close the links to leaders that have not answered for ``DOUBT_MS``, if others lead by now."""
         now_ms = self._cluster.now_ms()
         silent = {
-            leader: (requests[0].link, [batch.partition for sent in requests for batch in sent.batches])
+            leader: Silent(requests[0].link, [batch.partition for sent in requests for batch in sent.batches])
             for leader, requests in self._sent.items()
             if requests and now_ms - requests[0].sent_ms >= DOUBT_MS and not requests[0].pending.is_done
         }
-        if not silent:
-            self._doubt.drop()
-            return
-        topics = [partition.topic for _, partitions in silent.values() for partition in partitions]
-        yield from self._doubt.pursue(silent, topics)
-        for leader, (link, partitions) in silent.items():
-            leaders = {self._cluster.view.leader(partition) for partition in partitions}
-            if link.is_open and not leaders <= {leader, None}:
-                self._cluster.abort_links(link.address)
-                link.abort()
-                self._collect()
+        yield from self._doubt.pursue(silent)
+        if silent:
+            self._collect()
 
     def _place(self, topic: str, record: Record, partition_count: int) -> TopicPartition:
         """The partition of a record that names none: by its key, or the one that is being filled."""

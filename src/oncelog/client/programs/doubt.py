@@ -6,19 +6,30 @@ one it would wait behind slow requests, and its time-out would end them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+from oncelog.base.ids import TopicPartition
 from oncelog.client.errors import ClientError
 from oncelog.client.programs.cluster import Cluster
 from oncelog.client.programs.steps import Link, Pending, Program, Submit
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 DOUBT_MS: Final = 2_000
-"""Age of an unanswered request from which other brokers are asked, one after another, this often."""
+"""Age of an unanswered request from which other brokers are asked, one after another. A question may take as long."""
+DOUBT_AGAIN_MS: Final = 500
+"""Time from the first question to the second: its answer may be from just before the election. It doubles with each
+question, up to ``DOUBT_MS``."""
 DOUBT_CONNECT_MS: Final = 500
 """The longest wait for a connection, during which the caller sends nothing; after a failure it sends for as long."""
+
+
+class Silent(NamedTuple):
+    """A leader that has not answered, and what it was asked for."""
+
+    link: Link
+    partitions: Sequence[TopicPartition]
 
 
 class _Question(NamedTuple):
@@ -28,11 +39,12 @@ class _Question(NamedTuple):
 
 
 class Doubt:
-    """One producer's questions about silent leaders, one at a time."""
+    """The questions of one producer or consumer about silent leaders, one at a time."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._due_ms = 0
+        self._pause_ms = DOUBT_AGAIN_MS
         self._turn = 0
         self._question: _Question | None = None
 
@@ -41,7 +53,20 @@ class Doubt:
         """The question that awaits its answer, if any."""
         return [] if self._question is None else [self._question.pending]
 
-    def pursue(self, silent: Collection[int], topics: Iterable[str]) -> Program[None]:
+    def pursue(self, silent: Mapping[int, Silent]) -> Program[None]:
+        """Close the links to silent leaders, by broker, if others lead by now; call it as long as some are silent, and
+        once afterwards."""
+        if not silent:
+            self.drop()
+            return
+        yield from self._learn_and_ask(silent, [p.topic for _, partitions in silent.values() for p in partitions])
+        for broker, (link, partitions) in silent.items():
+            leaders = {self._cluster.view.leader(partition) for partition in partitions}
+            if link.is_open and not leaders <= {broker, None}:
+                self._cluster.abort_links(link.address)
+                link.abort()
+
+    def _learn_and_ask(self, silent: Collection[int], topics: Iterable[str]) -> Program[None]:
         """Learn from the answer if it has come; ask the next broker that is not ``silent`` if that is due."""
         if self._question is not None and self._question.pending.is_done:
             question, self._question = self._question, None
@@ -54,21 +79,22 @@ class Doubt:
 
     def drop(self) -> None:
         """Forget the question: the leaders have answered."""
+        self._pause_ms = DOUBT_AGAIN_MS
         if self._question is not None:
             self._question.link.abort()
             self._question = None
 
     def _ask(self, broker: int, topics: Iterable[str]) -> Program[None]:
-        cluster, began_ms = self._cluster, self._cluster.now_ms()
-        self._due_ms = began_ms + DOUBT_MS
+        cluster = self._cluster
+        self._due_ms = cluster.now_ms() + self._pause_ms
+        self._pause_ms = min(2 * self._pause_ms, DOUBT_MS)
         message = MetadataRequest(
             topics=[MetadataRequestTopic(name=name) for name in dict.fromkeys(topics)], allow_auto_topic_creation=False
         )
         link: Link | None = None
         try:
             link = yield from cluster.connect(broker, DOUBT_CONNECT_MS)
-            left_ms = self._due_ms - cluster.now_ms()
-            pending: Pending = yield Submit(link, message, link.versions.choose(message), left_ms)
+            pending: Pending = yield Submit(link, message, link.versions.choose(message), DOUBT_MS)
         except BaseException as error:
             if link is not None:
                 link.abort()

@@ -73,11 +73,6 @@ def read_nodes(coordination: Coordination, effect: ReadTree) -> NodesRead:
     return NodesRead(effect.token, nodes, position)
 
 
-def read_at_once(coordination: Coordination, effect: ReadTree) -> NodesRead:
-    position = coordination.position_at_once()
-    return NodesRead(effect.token, None) if position is None else NodesRead(effect.token, (), position)
-
-
 def load(coordination: Coordination, effect: LoadMetadata, registration: Registration, now_ms: int) -> MetadataLoaded:
     """Read the whole tree, after registering in a new session if the old one was lost. The caller must follow it from
     the event's position.

@@ -14,6 +14,8 @@ class TreeReads:
     """The reads in flight. A read that is never answered keeps its request until the client disconnects."""
 
     def __init__(self, runnable: Runnable, outbox: Outbox) -> None:
+        self.position_at_once: Callable[[], int | None] = lambda: None
+        """Reads the tree's position without waiting; None where that is impossible. Set by the broker's host."""
         self._runnable = runnable
         self._outbox = outbox
         self._waiting: dict[int, Callable[[NodesRead], object]] = {}
@@ -34,13 +36,7 @@ class TreeReads:
 
     def read_position(self, on_answer: Callable[[int | None], object]) -> None:
         """Read the position of the tree's last change. ``on_answer`` is called later; None: unreadable."""
-        self._submit_position_read(ReadTree(next(self._tokens), ()), on_answer)
-
-    def read_position_at_once(self, on_answer: Callable[[int | None], object]) -> None:
-        """The same with the next event; None also where the read would take longer."""
-        self._submit_position_read(ReadTree(next(self._tokens), (), at_once=True), on_answer)
-
-    def _submit_position_read(self, effect: ReadTree, on_answer: Callable[[int | None], object]) -> None:
+        effect = ReadTree(next(self._tokens), ())
         self._submit(effect, lambda event: on_answer(None if event.nodes is None else event.position))
 
     def _submit(self, effect: ReadTree, on_answer: Callable[[NodesRead], object]) -> None:

@@ -260,8 +260,6 @@ class ReadTree:
 
     token: int
     paths: Sequence[str]
-    at_once: bool = False
-    """Read only the position, if that needs no wait; else the nodes are None."""
 
 
 @dataclass(slots=True)

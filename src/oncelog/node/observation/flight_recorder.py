@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from oncelog.node.cluster.metadata import Metadata
     from oncelog.node.node import Node
 
-FORMAT: Final = 2
-"""2: committed changes of the metadata are events of their own."""
+FORMAT: Final = 3
+"""3: reads of the tree's position are no events."""
 _EVENTS: Final[dict[str, type]] = {kind.__name__: kind for kind in get_args(Event)}
 
 
@@ -75,6 +75,8 @@ class Recording:
     files: list[RecordedFile] = field(default_factory=list)
     tokens: list[bytes] = field(default_factory=list)
     disks: list[tuple[int, int]] = field(default_factory=list)
+    positions: list[int | None] = field(default_factory=list)
+    """The tree's position, as it was read at once."""
     started: str = ""
     """Digest of the effects of the node's start."""
     position: int | None = None
@@ -125,6 +127,16 @@ class FlightRecorder:
             return sizes
 
         return measured
+
+    def position(self, read: Callable[[], int | None]) -> Callable[[], int | None]:
+        """A read of the tree's position that records its results."""
+
+        def recorded() -> int | None:
+            position = read()
+            self._line(what="position", position=position)
+            return position
+
+        return recorded
 
     def started(self, effects: Sequence[Effect], position: int) -> None:
         self._line(what="started", digest=digest_of(effects), position=position)
@@ -251,6 +263,8 @@ def _take(recording: Recording, content: dict[str, Any]) -> None:
             recording.tokens.append(_bytes(content["token"]))
         case "disk":
             recording.disks.append((content["sizes"][0], content["sizes"][1]))
+        case "position":
+            recording.positions.append(content["position"])
         case "started":
             recording.started, recording.position = content["digest"], content.get("position")
         case "event":

@@ -74,7 +74,7 @@ class LeadershipChecker:
         self.leader_log = leader_log
         self.unresponsive: set[BrokerId] = set()
         """Brokers that left the last request unanswered: no check waits for them again."""
-        self.at_once_from_ms = 0
+        self._at_once_from_ms = 0
         """The time from which a check tries to read the tree's position at once."""
 
     def park(self, task: Task, wait: UntilConfirmed) -> None:
@@ -96,6 +96,16 @@ class LeadershipChecker:
         """
         deadline_ms = self.deadlines.now_ms + int(self.metadata.config.get("oncelog.transaction.wait.ms"))
         return self.confirm((partition,), deadline_ms, lambda refused: on_settled(not refused))
+
+    def position_at_once(self) -> int | None:
+        """The tree's position; None where it cannot be read at once."""
+        now_ms = self.deadlines.now_ms
+        if now_ms < self._at_once_from_ms:
+            return None
+        position = self.tree_reads.position_at_once()
+        if position is None:
+            self._at_once_from_ms = now_ms + FAR_MS
+        return position
 
     def possible_successors(self, leader: LeaderLog) -> set[BrokerId]:
         """The other brokers that may have been elected, as far as this one knows."""
@@ -141,20 +151,9 @@ class LeadershipCheck:
         self._end_if_settled()
         if self.is_over:
             return
-        services = self._services
-        if services.deadlines.now_ms >= services.at_once_from_ms:
-            services.tree_reads.read_position_at_once(self._position_read_at_once)
-        else:
-            self._ask_members()
-
-    def _position_read_at_once(self, position: int | None) -> None:
-        services = self._services
-        if position is None:
-            services.at_once_from_ms = services.deadlines.now_ms + FAR_MS
-        if self.is_over:
-            return
+        position = self._services.position_at_once()
         # An image that is behind soon follows; the members answer sooner.
-        if position is None or services.metadata.position < position:
+        if position is None or self._services.metadata.position < position:
             self._ask_members()
         else:
             self._settle_by_image()

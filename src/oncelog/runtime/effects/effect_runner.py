@@ -278,9 +278,6 @@ class EffectRunner:
         self._access_tree(lambda: tree_access.settle(self._coordination, effect))
 
     def _read_tree(self, effect: ReadTree) -> None:
-        if effect.at_once:
-            self._loop.call_soon(self.dispatch, tree_access.read_at_once(self._coordination, effect))
-            return
         self._access_tree(lambda: tree_access.read_nodes(self._coordination, effect))
 
     def _load_metadata(self, effect: LoadMetadata) -> None:

@@ -54,10 +54,11 @@ class _Replay:
     def run(self) -> ReplayResult:
         assembled = self._assemble()
         node, reports = assembled.node, assembled.reports
-        disks = iter(self._recording.disks)
+        disks, positions = iter(self._recording.disks), iter(self._recording.positions)
         if self._recording.position is not None:
             node.cluster.position = self._recording.position  # the replay's tree has no history
         node.directory.measure = lambda: next(disks, (-1, -1))
+        node.tree_reads.position_at_once = lambda: next(positions, None)
         effects = [*reports, *node.start(self._now_ms)]
         differs_at = None if digest_of(effects[len(reports) :]) == self._recording.started else 0
         self._process_effects(effects)

@@ -144,6 +144,7 @@ class BrokerHost:
             outside = Outside(self.files, session.reads, self._tokens)
             assembled = assemble(outside, self.settings, {self.endpoint.listener_name: self.address}, self.now_ms())
             assembled.node.directory.measure = self.files.space
+            assembled.node.tree_reads.position_at_once = session.position_at_once
             self.kernel.trace(f"broker {self.broker_id} starts")
             self._process = process = BrokerProcess(
                 self.machine,

@@ -62,10 +62,6 @@ class TreeAccesses:
         self._session.follow(after, changed)
 
     def add(self, effect: TreeAccess) -> None:
-        if isinstance(effect, ReadTree) and effect.at_once:
-            access = partial(tree_access.read_at_once, self._session.reads, effect)
-            self._session.ask_at_once(access, lambda read: self._dispatch(read or NodesRead(effect.token, None)))
-            return
         self._queue.append(effect)
         if len(self._queue) == 1:
             self._send_first()

@@ -164,9 +164,9 @@ class TreeSession:
         delay_us = self._machine.takes(self._machine.latencies.metadata_us)
         self._up.send(delay_us, lambda: self._request_at_tree(connection, request))
 
-    def ask_at_once(self, access: Callable[[], T], answered: Callable[[T | None], None]) -> None:
-        """``answered`` comes next, with None unless the tree is near."""
-        self._kernel.soon(answered, access() if self._is_near else None)
+    def position_at_once(self) -> int | None:
+        """The tree's position, if it is near."""
+        return self.reads.position_at_once() if self._is_near else None
 
     def follow(self, after: int, listener: Listener) -> None:
         """Deliver the committed changes after a position in order, each with the delay of the path."""

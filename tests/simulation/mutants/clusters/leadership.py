@@ -17,7 +17,7 @@ from oncelog.handlers.logs import list_offsets
 from oncelog.node.cluster.metadata_log import MetadataLog
 from oncelog.node.controller.duties import ControllerDuties
 from oncelog.node.replication import in_sync_sets
-from oncelog.node.replication.leadership_check import LeadershipCheck
+from oncelog.node.replication.leadership_check import LeadershipChecker
 from oncelog.node.replication.roles import ReplicaRoles
 from oncelog.sim.workloads.hangs import HangingTransactions
 from tests.simulation.mutants.mutant import Mutant
@@ -133,13 +133,10 @@ def _unconfirmed(right: Any) -> Any:
 
 
 def _stale_image(right: Any) -> Any:
-    def position_read_at_once(self: LeadershipCheck, position: int | None) -> None:
-        if position is None:
-            right(self, position)
-        elif not self.is_over:
-            self._settle_by_image()
+    def position_at_once(self: LeadershipChecker) -> int | None:
+        return None if right(self) is None else self.metadata.position
 
-    return position_read_at_once
+    return position_at_once
 
 
 def _believed(right: Any) -> Any:
@@ -251,8 +248,8 @@ LEADERSHIP: Final = (
     Mutant(
         "stale-image-believed",
         "beside a near tree a leader asks its image who leads, whether it is as new as the tree or not",
-        LeadershipCheck,
-        "_position_read_at_once",
+        LeadershipChecker,
+        "position_at_once",
         _stale_image,
         ("replaced-unheard",),
     ),

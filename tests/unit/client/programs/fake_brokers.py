@@ -142,6 +142,7 @@ class FakeLink:
         self._closed.set()
 
     close = abort
+    missing = 0
 
     def pending(self) -> bool:
         return any(self.has_arrived(correlation_id) for correlation_id in self._due)

@@ -60,6 +60,16 @@ def test_events_of_links_are_read_back_as_they_came() -> None:
     assert {moment.digest for moment in moments} == {digest_of([DisconnectFromBroker(3)])}
 
 
+def test_reads_of_the_trees_position_are_read_back_in_order() -> None:
+    lines: list[bytes] = []
+    recorder = FlightRecorder(lines.append, 100_000)
+    recorder.begin({}, {"PLAINTEXT": ("h", 1)}, 1, [], [])
+    positions = iter([7, None, 8])
+    read = recorder.position(lambda: next(positions))
+    assert [read(), read(), read()] == [7, None, 8]
+    assert read_recording(lines).positions == [7, None, 8]
+
+
 def test_nodes_of_the_tree_are_read_back_as_they_came() -> None:
     lines: list[bytes] = []
     recorder = FlightRecorder(lines.append, 100_000)
