@@ -72,7 +72,7 @@ def _lock_too_short(right: Any) -> Any:
 
 
 def _locks_for_ever(right: Any) -> Any:
-    def watch(self: SharePartitions, led: Any) -> None:
+    def watch(self: SharePartitions, led: Any, not_before_ms: int = 0) -> None:
         """No alarm: locks that nobody gives back stay."""
 
     return watch
