@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog.base.errors import ErrorCode as E
+from oncelog.core.share import partition as machine
 from oncelog.core.share.model import RecordState
 from oncelog.handlers.broker.shares import NOT_LEADER, LedSharePartition
 from oncelog.node.kernel.events import Continued
@@ -92,6 +93,16 @@ def held(driver: Driver) -> list[LedSharePartition]:
     ]
 
 
+def held_records(driver: Driver) -> int:
+    runs = (
+        run
+        for entry in driver.node.share.partitions.led_partitions
+        if entry.machine
+        for run in entry.machine.in_flight()
+    )
+    return sum(run.last_offset - run.first_offset + 1 for run in runs if run.delivery_state is RecordState.ACQUIRED)
+
+
 def test_a_share_partition_that_is_lost_between_slices_returns_no_records(driver, member) -> None:
     lost = acquire_first_slice(driver, member, 120)[0]
     driver.node.share.partitions._drop(lost, NOT_LEADER)  # as at the end of a leadership
@@ -128,6 +139,19 @@ def test_records_of_a_later_delivery_are_not_given_back(driver, member) -> None:
     go_on(driver)
     assert member.answer().error_code == E.INVALID_SHARE_SESSION_EPOCH
     assert sum(len(topic.partitions) for topic in got.responses) == len(held(driver)) == 40
+
+
+def test_many_locks_that_expire_together_end_in_steps(driver, member, monkeypatch) -> None:
+    monkeypatch.setattr(machine, "LOCKS_PER_STEP", 2)
+    write(driver, "t", 5)
+    for _ in range(5):
+        member.fetch(("t", 0), max_records=1, share_acquire_mode=1)
+    driver.advance(30_000)
+    ended = [5 - held_records(driver)]
+    while held_records(driver):
+        driver.advance(1)
+        ended.append(5 - held_records(driver))
+    assert ended == [2, 4, 5]
 
 
 def test_a_request_displaced_while_its_acknowledgements_are_written_gives_back_what_it_acquired(

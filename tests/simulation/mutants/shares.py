@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any, Final
 
 from oncelog.base.ids import Offset
@@ -9,7 +10,7 @@ from oncelog.core.share import acquisition, transitions
 from oncelog.core.share.acknowledgement import Acknowledging
 from oncelog.core.share.acquisition import Acquisition
 from oncelog.core.share.in_flight import Run
-from oncelog.core.share.model import RecordState
+from oncelog.core.share.model import AcknowledgeType, RecordState
 from oncelog.core.share.transitions import Changes
 from oncelog.core.share_state import shard
 from oncelog.core.share_state.shard import ShareStateShard
@@ -71,7 +72,7 @@ def _lock_too_short(right: Any) -> Any:
 
 
 def _locks_for_ever(right: Any) -> Any:
-    def watch(self: SharePartitions, led: Any) -> None:
+    def watch(self: SharePartitions, led: Any, not_before_ms: int = 0) -> None:
         """No alarm: locks that nobody gives back stay."""
 
     return watch
@@ -113,17 +114,22 @@ def _aborted_delivered(right: Any) -> Any:
     return aborted_ranges
 
 
-def _holder_unchecked(right: Any) -> Any:
+def _holder_unchecked(right: Any, types: Container[int] = frozenset(AcknowledgeType)) -> Any:
     def take_batch(self: Acknowledging, batch: Any, acknowledgement: Any) -> Any:
         member_id = self._member_id
         run = batch.run_at(max(batch.first_offset, acknowledgement.first_offset, self._window.start_offset))
-        self._member_id = run.member_id or member_id
+        if all(kind in types for kind in acknowledgement.types):
+            self._member_id = run.member_id or member_id
         try:
             return right(self, batch, acknowledgement)
         finally:
             self._member_id = member_id
 
     return take_batch
+
+
+def _accepted_by_others(right: Any) -> Any:
+    return _holder_unchecked(right, (AcknowledgeType.ACCEPT,))
 
 
 def _released_is_done(right: Any) -> Any:
@@ -244,6 +250,14 @@ SHARES: Final = (
         Acknowledging,
         "_take_batch",
         _holder_unchecked,
+        workload=ShareQueues,
+    ),
+    Mutant(
+        "share-accepted-by-others",
+        "any member may accept a record",
+        Acknowledging,
+        "_take_batch",
+        _accepted_by_others,
         workload=ShareQueues,
     ),
     Mutant(

@@ -361,11 +361,12 @@ class SharePartitions:
 
     # Locks
 
-    def _watch(self, led: LedSharePartition) -> None:
+    def _watch(self, led: LedSharePartition, not_before_ms: int = 0) -> None:
         """Set the alarm for the next lock to expire; an earlier alarm stays."""
         due_ms = None if led.machine is None else led.machine.next_deadline_ms
         if due_ms is None or led.refusal is not None:
             return
+        due_ms = max(due_ms, not_before_ms)
         alarm = self._alarms.get(led.key)
         if alarm is not None and alarm.callback is not None:
             if alarm.at_ms <= due_ms:
@@ -376,16 +377,12 @@ class SharePartitions:
     def _expire(self, led: LedSharePartition, now_ms: int) -> None:
         self._alarms.pop(led.key, None)
         machine = self._machine_of(led)
-        if machine is None:
-            return
-        if not self._has_turn(now_ms):
-            self._alarms[led.key] = self._deadlines.at(now_ms + PAUSE_MS, partial(self._expire, led))
-            return
-        write = machine.expire(now_ms)
-        if write is not None:
-            self._write(led, write)
-            self._delayed_fetches.wake(led.key)
-        self._watch(led)
+        if machine is not None and self._has_turn(now_ms):
+            write = machine.expire(now_ms)
+            if write is not None:
+                self._write(led, write)
+                self._delayed_fetches.wake(led.key)
+        self._watch(led, now_ms + PAUSE_MS)
 
     def _has_turn(self, now_ms: int) -> bool:
         """False once so many have been worked on that other events must have their turn."""
