@@ -97,18 +97,18 @@ def test_the_lowest_versions_of_dependencies_work(wheel: Path, tmp_path: Path) -
 @pytest.mark.packages
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("lowest", [False, True], ids=["newest", "lowest"])
-def test_small_extras_on_each_python(wheel: Path, tmp_path: Path, python: str, lowest: bool) -> None:
-    interpreter = find_python(python)
-    for number, extras in enumerate(((), *((extra,) for extra in SMALL), SMALL)):
-        home = tmp_path / str(number)
-        installed = install(home / "env", wheel, ",".join(extras), python=interpreter, lowest=lowest)
-        check_imports(installed, *extras)
-        if extras in ((), SMALL):
-            check_base(installed, home)
-        if "console" in extras:
-            check_console(installed)
-        if "security" in extras:
-            check_secured(installed, home)
+@pytest.mark.parametrize("extras", [(), *((extra,) for extra in SMALL), SMALL], ids=lambda extras: "+".join(extras))
+def test_small_extras_on_each_python(
+    wheel: Path, tmp_path: Path, python: str, lowest: bool, extras: tuple[str, ...]
+) -> None:
+    installed = install(tmp_path / "env", wheel, ",".join(extras), python=find_python(python), lowest=lowest)
+    check_imports(installed, *extras)
+    if extras in ((), SMALL):
+        check_base(installed, tmp_path)
+    if "console" in extras:
+        check_console(installed)
+    if "security" in extras:
+        check_secured(installed, tmp_path)
 
 
 @pytest.mark.packages

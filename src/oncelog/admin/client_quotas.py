@@ -14,6 +14,8 @@ from oncelog.client.programs import Cluster, Program, operation, raise_for_error
 from oncelog.wire.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from oncelog.wire.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 
+__all__ = ["QuotaRow", "alter_quotas", "list_quotas", "quotas_of"]
+
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"

@@ -43,6 +43,17 @@ from oncelog.base.text import counted
 from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.client.programs import Cluster, Program, operation
 
+__all__ = [
+    "Cause",
+    "Finding",
+    "Report",
+    "Severity",
+    "explain_group",
+    "explain_producer",
+    "explain_topic",
+    "explain_txn",
+]
+
 _MOST_PARTITIONS: Final = 20
 """The most partitions named for a producer."""
 NO_COORDINATOR: Final = frozenset(

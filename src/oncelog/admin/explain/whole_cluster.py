@@ -58,6 +58,8 @@ from oncelog.client.machine.metadata import TopicInfo
 from oncelog.client.programs import Cluster, Program, operation, parallel
 from oncelog.client.programs.steps import Sleep
 
+__all__ = ["ClusterReport", "Problem", "explain_cluster"]
+
 SLICE: Final = 5_000
 """Partitions whose ends are read at once."""
 RECENT_MS: Final = MINUTE_MS
