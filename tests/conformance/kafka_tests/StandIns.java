@@ -12,6 +12,8 @@ import kafka.cluster.Partition;
 import kafka.server.BrokerServer;
 import kafka.server.ControllerServer;
 import kafka.server.KafkaConfig;
+import org.apache.kafka.clients.admin.OffsetSpec;
+import org.apache.kafka.clients.admin.ProducerState;
 import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.Node;
@@ -20,6 +22,7 @@ import org.apache.kafka.common.TopicPartitionInfo;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.acl.AclBinding;
 import org.apache.kafka.common.acl.AclBindingFilter;
+import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.ApiException;
 import org.apache.kafka.common.internals.Plugin;
 import org.apache.kafka.common.network.ListenerName;
@@ -27,6 +30,7 @@ import org.apache.kafka.metadata.LeaderAndIsr;
 import org.apache.kafka.server.authorizer.AclCreateResult;
 import org.apache.kafka.server.authorizer.AclDeleteResult;
 import org.apache.kafka.server.authorizer.Authorizer;
+import org.apache.kafka.storage.internals.log.ProducerStateEntry;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
 import org.mockito.Answers;
 import org.mockito.Mockito;
@@ -70,8 +74,12 @@ public final class StandIns {
         Mockito.when(broker.replicaManager().onlinePartition(Mockito.any()))
             .thenAnswer(call -> partition(id, call.getArgument(0)));
         Mockito.when(broker.logManager().getLog(Mockito.any(), Mockito.anyBoolean()))
-            .thenAnswer(call -> partition(id, call.getArgument(0)).map(found -> Mockito.mock(UnifiedLog.class)));
+            .thenAnswer(call -> partition(id, call.getArgument(0)).map(found -> log(call.getArgument(0))));
+        Mockito.when(broker.replicaManager().localLog(Mockito.any()))
+            .thenAnswer(call -> partition(id, call.getArgument(0)).map(found -> log(call.getArgument(0))));
         Mockito.when(broker.logManager().liveLogDirs()).thenReturn((scala.collection.Seq) Nil$.MODULE$);
+        Mockito.when(broker.logManager().producerStateManagerConfig().producerIdExpirationMs())
+            .thenAnswer(call -> Integer.parseInt(value(id, "producer.id.expiration.ms")));
         Mockito.doAnswer(call -> authorizer(config)).when(broker).authorizerPlugin();
         return broker;
     }
@@ -115,6 +123,11 @@ public final class StandIns {
         return properties;
     }
 
+    private String value(int id, String key) throws InterruptedException, ExecutionException {
+        ConfigResource broker = new ConfigResource(ConfigResource.Type.BROKER, Integer.toString(id));
+        return brokers.admin().describeConfigs(List.of(broker)).values().get(broker).get().get(key).value();
+    }
+
     public Optional<TopicDescription> describe(String topic) {
         try {
             return Optional.of(brokers.admin().describeTopics(List.of(topic)).topicNameValues().get(topic).get());
@@ -138,11 +151,36 @@ public final class StandIns {
         }
         Partition partition = Mockito.mock(Partition.class, Answers.RETURNS_DEEP_STUBS);
         boolean isLeader = found.get().leader() == id;
-        Mockito.doReturn(isLeader ? Option.apply(Mockito.mock(UnifiedLog.class)) : Option.empty()).when(partition)
-            .leaderLogIfLocal();
+        Mockito.doReturn(isLeader ? Option.apply(log(name)) : Option.empty()).when(partition).leaderLogIfLocal();
         Mockito.doReturn(isLeader ? Option.apply(id) : Option.empty()).when(partition).leaderReplicaIdOpt();
         Mockito.doReturn(isLeader).when(partition).isLeader();
         return Option.apply(partition);
+    }
+
+    /** A leader's log, as its clients see it. */
+    private UnifiedLog log(TopicPartition name) {
+        UnifiedLog log = Mockito.mock(UnifiedLog.class, Answers.RETURNS_DEEP_STUBS);
+        Mockito.when(log.logStartOffset()).thenAnswer(call -> offset(name, OffsetSpec.earliest()));
+        Mockito.when(log.highWatermark()).thenAnswer(call -> offset(name, OffsetSpec.latest()));
+        Mockito.when(log.logEndOffset()).thenAnswer(call -> offset(name, OffsetSpec.latest()));
+        Mockito.when(log.producerStateManager().activeProducers()).thenAnswer(call -> producers(name));
+        return log;
+    }
+
+    private long offset(TopicPartition name, OffsetSpec spec) throws Exception {
+        return brokers.admin().listOffsets(Map.of(name, spec)).partitionResult(name).get().offset();
+    }
+
+    private Map<Long, ProducerStateEntry> producers(TopicPartition name) throws Exception {
+        Map<Long, ProducerStateEntry> producers = new TreeMap<>();
+        for (ProducerState state : brokers.admin().describeProducers(List.of(name)).partitionResult(name).get()
+            .activeProducers()) {
+            ProducerStateEntry entry = Mockito.mock(ProducerStateEntry.class);
+            Mockito.when(entry.producerId()).thenReturn(state.producerId());
+            Mockito.when(entry.producerEpoch()).thenReturn((short) state.producerEpoch());
+            producers.put(state.producerId(), entry);
+        }
+        return producers;
     }
 
     private Option<Plugin<Authorizer>> authorizer(KafkaConfig config) {
