@@ -124,8 +124,8 @@ def _share_judge() -> Supply:
 def _kafka_tests() -> Supply:
     """Apache Kafka's own cluster tests, before them the classes that start oncelog where theirs start Kafka."""
     programs = sorted((Path(__file__).parents[1] / "conformance" / "kafka_tests").glob("*.java"))
-    names = ("clients", "clients-integration-tests", "metadata", "server", "server-common", "storage", "tools")
-    tests = ("kafka_2.13", *(f"kafka-{name}" for name in names))
+    modules = "clients clients-integration-tests group-coordinator metadata server server-common storage tools"
+    tests = ("kafka_2.13", *(f"kafka-{name}" for name in modules.split()))
     kit = ("test-common-runtime", "test-common-internal-api", "test-common-util", "tools")
     dependencies = [
         *(_CLASSIFIED.format("org.apache.kafka", name, TESTED_VERSION, "test") for name in tests),

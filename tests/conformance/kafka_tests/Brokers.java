@@ -54,7 +54,7 @@ public final class Brokers {
         return directory;
     }
 
-    /** Sets what `start` gives to a broker: `listeners` may name port 0. */
+    /** Sets what `start` gives to a broker: `listeners` may name port 0, and of several log directories one is used. */
     public synchronized void configure(int id, Map<?, ?> given) throws IOException {
         Properties all = new Properties();
         given.forEach((key, value) -> all.setProperty(key.toString(), value.toString()));
@@ -74,6 +74,7 @@ public final class Brokers {
         all.setProperty("advertised.listeners", listeners.toString());
         String protocols = all.getProperty("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT");
         all.setProperty("listener.security.protocol.map", protocols + "," + OURS + ":PLAINTEXT");
+        all.setProperty("log.dirs", all.getProperty("log.dirs", all.getProperty("log.dir")).split(",")[0]);
         all.setProperty("node.id", Integer.toString(id));
         all.setProperty("oncelog.tree.path", directory.resolve("cluster.db").toString());
         properties.put(id, all);

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +27,7 @@ _OUTPUT: Final = ("--disable-banner", "--disable-ansi-colors", "--details=testfe
 
 def command(names: list[str], methods: str) -> list[str]:
     """The command line that runs the classes of these names, or their methods that match an expression."""
-    ours = Path(sys.executable).with_name("oncelog")
+    ours = Path(sys.executable).absolute().with_name("oncelog")
     classes = [full for name in names for full in SUBJECTS.get(name, (CLASSES.get(name, name),))]
     return [
         "java",
@@ -48,7 +49,8 @@ def main() -> int:
     parser.add_argument("classes", nargs="*", default=list(CLASSES), help=f"{', '.join(SUBJECTS)}; or a name")
     parser.add_argument("--methods", default="", metavar="EXPRESSION", help="only the methods whose names match")
     given = parser.parse_args()
-    return subprocess.run(command(given.classes, given.methods), check=False).returncode
+    with tempfile.TemporaryDirectory() as place:  # some log directories are relative
+        return subprocess.run(command(given.classes, given.methods), check=False, cwd=place).returncode
 
 
 if __name__ == "__main__":

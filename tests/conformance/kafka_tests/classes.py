@@ -14,7 +14,7 @@ _TOOLS: Final = "org.apache.kafka.tools"
 
 SUBJECTS: Final = {
     "share groups": (
-        *_of(f"{_CLIENTS}.consumer", "ShareConsumerTest ShareConsumerRackAwareTest"),
+        f"{_CLIENTS}.consumer.ShareConsumerTest",
         *_of(
             "kafka.server",
             "ShareFetchAcknowledgeRequestTest ShareGroupDescribeRequestTest ShareGroupHeartbeatRequestTest",
@@ -28,7 +28,6 @@ SUBJECTS: Final = {
             "LeaveGroupRequestTest ListGroupsRequestTest OffsetCommitRequestTest OffsetDeleteRequestTest "
             "OffsetFetchRequestTest SyncGroupRequestTest TxnOffsetCommitRequestTest",
         ),
-        "kafka.api.GroupCoordinatorIntegrationTest",
         f"{_CLIENTS}.admin.DynamicGroupConfigIntegrationTest",
     ),
     "consumers": (
