@@ -9,6 +9,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.stream.Collectors;
 import kafka.cluster.Partition;
+import kafka.log.LogManager;
 import kafka.server.BrokerServer;
 import kafka.server.ControllerServer;
 import kafka.server.KafkaConfig;
@@ -77,6 +78,8 @@ public final class StandIns {
             .thenAnswer(call -> partition(id, call.getArgument(0)).map(found -> log(call.getArgument(0))));
         Mockito.when(broker.replicaManager().localLog(Mockito.any()))
             .thenAnswer(call -> partition(id, call.getArgument(0)).map(found -> log(call.getArgument(0))));
+        LogManager logs = broker.logManager();
+        Mockito.doReturn(logs).when(broker.replicaManager()).logManager();
         Mockito.when(broker.logManager().liveLogDirs()).thenReturn((scala.collection.Seq) Nil$.MODULE$);
         Mockito.when(broker.logManager().producerStateManagerConfig().producerIdExpirationMs())
             .thenAnswer(call -> Integer.parseInt(value(id, "producer.id.expiration.ms")));
@@ -146,7 +149,7 @@ public final class StandIns {
 
     private Option<Partition> partition(int id, TopicPartition name) {
         Optional<LeaderAndIsr> found = leader(name.topic(), name.partition());
-        if (found.isEmpty()) {
+        if (found.isEmpty() || !found.get().isr().contains(id)) {
             return Option.empty();
         }
         Partition partition = Mockito.mock(Partition.class, Answers.RETURNS_DEEP_STUBS);
