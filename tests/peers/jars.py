@@ -122,10 +122,11 @@ def _share_judge() -> Supply:
 
 
 def _kafka_tests() -> Supply:
-    """Apache Kafka's own cluster tests, before them the class that starts oncelog where theirs starts Kafka."""
-    program = Path(__file__).parents[1] / "conformance" / "kafka_tests" / "RaftClusterInvocationContext.java"
-    tests = ("kafka_2.13", "kafka-clients", "kafka-clients-integration-tests", "kafka-metadata", "kafka-server-common")
-    kit = ("test-common-runtime", "test-common-internal-api", "test-common-util")
+    """Apache Kafka's own cluster tests, before them the classes that start oncelog where theirs start Kafka."""
+    programs = sorted((Path(__file__).parents[1] / "conformance" / "kafka_tests").glob("*.java"))
+    modules = "clients clients-integration-tests group-coordinator metadata server server-common storage tools"
+    tests = ("kafka_2.13", *(f"kafka-{name}" for name in modules.split()))
+    kit = ("test-common-runtime", "test-common-internal-api", "test-common-util", "tools")
     dependencies = [
         *(_CLASSIFIED.format("org.apache.kafka", name, TESTED_VERSION, "test") for name in tests),
         *(_DEPENDENCY.format("org.apache.kafka", f"kafka-{name}", TESTED_VERSION) for name in kit),
@@ -139,14 +140,14 @@ def _kafka_tests() -> Supply:
 
     def make(place: Path, run: Run) -> None:
         _with_all_they_need(pom, place, run)
-        run(["javac", "-nowarn", "-cp", f"{place}/*", "-d", str(place), str(program)], place)
+        run(["javac", "-nowarn", "-cp", f"{place}/*", "-d", str(place), *map(str, programs)], place)
 
     return Supply(
         f"Apache Kafka's own tests {TESTED_VERSION}",
         "mvn",
         "Maven",
         f"kafka-tests-{TESTED_VERSION}",
-        lambda: pom.encode() + program.read_bytes(),
+        lambda: pom.encode() + b"".join(program.read_bytes() for program in programs),
         make,
         "ONCELOG_KAFKA_TESTS",
     )

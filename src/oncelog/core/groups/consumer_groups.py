@@ -145,7 +145,7 @@ class ConsumerGroups:
         try:
             decision = decide_join(group, request, self.newest_topics(), self._limits_of(group.group_id), now_ms)
         except Refused as refused:
-            return GroupDecision(reply=JoinReply(refused.code, request.member_id), waits_for_pending=True)
+            return GroupDecision(reply=JoinReply(refused.code), waits_for_pending=True)
         return self._group_decision(group.group_id, decision, decision.answer)
 
     def _join_empty(self, group: ConsumerGroup, request: JoinRequest, token: int, now_ms: int) -> GroupDecision:

@@ -19,7 +19,8 @@ from oncelog.wire.messages import leave_group as lg
 from oncelog.wire.messages import sync_group as sg
 from oncelog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from oncelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
-from tests.scenario.groups.driver import replayed
+from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from tests.scenario.groups.driver import replayed, subscription
 from tests.unit.handlers.groups.bench import T_ID, U_ID, Bench, image, topic
 
 JOIN: dict[str, Any] = {
@@ -363,6 +364,22 @@ def test_classic_members_stay_when_a_group_is_upgraded_and_downgraded(bench: Ben
     assert set(group_of(bench).members) == {member_id}
     assert describe(bench).error_code == E.GROUP_ID_NOT_FOUND
     assert bench.driver.rebalances == {"classic": 1, "consumer": 1}, "neither conversion counts by itself"
+
+
+def test_a_refused_classic_member_gets_no_id(bench: Bench) -> None:
+    """Apache Kafka's ConsumerProtocolMigrationTest compares the whole response."""
+    join(bench)
+    bench.join("b", version=3)
+    other = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=20_000,
+        member_id="c",
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="sticky", metadata=subscription("t"))],
+    )
+    refused = JoinGroupResponse(error_code=E.INCONSISTENT_GROUP_PROTOCOL, protocol_name=None)
+    assert bench.ask(other, 9) == refused
 
 
 def test_an_empty_consumer_group_becomes_classic(bench: Bench) -> None:
