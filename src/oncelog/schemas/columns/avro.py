@@ -8,7 +8,7 @@ record within itself is its JSON text. A field that the writer lacks is null if 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,20 +20,6 @@ from oncelog.schemas.columns.json_text import JsonText, encode_default, with_def
 from oncelog.schemas.columns.nested import Branch, Constant, Nullable, Record, Union, UnionShape, Wrapped
 from oncelog.schemas.columns.nodes import Binary, Enum, Node, Null, Unreadable
 from oncelog.schemas.columns.repeated import Repeated
-from oncelog.schemas.columns.walk import (
-    Walk,
-    walk_blocks,
-    walk_boolean,
-    walk_bytes,
-    walk_decimal,
-    walk_enum,
-    walk_fields,
-    walk_fixed,
-    walk_int,
-    walk_long,
-    walk_named,
-    walk_union,
-)
 from oncelog.schemas.schema import SchemaError
 
 Parsed: TypeAlias = Any
@@ -63,7 +49,6 @@ class _Resolution:
     def __init__(self, writer: Types, reader: Types) -> None:
         self._writer, self._reader = writer, reader
         self._open: list[str] = []
-        self._walks: dict[str, Walk] = {}
 
     def root(self) -> Node:
         return self.node(self._writer.root, self._reader.root)
@@ -81,11 +66,11 @@ class _Resolution:
                 return self._record(written, expected)
             case "array":
                 item = self.node(written["items"], expected["items"])
-                return Repeated(item, pa.list_(item.type), self.walk(written["items"]))
+                return Repeated(item, pa.list_(item.type), self._writer.walks.of(written["items"]))
             case "map":
                 value = self.node(written["values"], expected["values"])
                 entry = Record(("key", "value"), [(Binary(pa.string()), 0), (value, 1)], {})
-                walk = walk_fields((walk_bytes, self.walk(written["values"])))
+                walk = self._writer.walks.entry(written["values"])
                 return Repeated(entry, pa.map_(pa.string(), value.type), walk)
             case "enum":
                 return _enum(written, expected)
@@ -94,7 +79,7 @@ class _Resolution:
     def _record(self, written: Mapping[str, Any], expected: Mapping[str, Any]) -> Node:
         name = expected["name"]
         if name in self._open:
-            walk, min_bytes = self.walk(written["name"]), self._writer.min_bytes(written["name"])
+            walk, min_bytes = self._writer.walks.of(written["name"]), self._writer.min_bytes(written["name"])
             return JsonText(
                 walk, min_bytes, self._writer.parsed(written["name"]), with_default_values(self._reader, name)
             )
@@ -207,37 +192,6 @@ class _Resolution:
             except SchemaError:
                 continue
         return None
-
-    # Walking
-
-    def walk(self, schema: SchemaNode) -> Walk:
-        written = self._writer.resolved(schema)
-        if isinstance(written, list):
-            return walk_union([self.walk(branch) for branch in written])
-        kind = written["type"]
-        if kind in ("record", "error"):
-            return self._walk_record(written)
-        if kind == "array":
-            return walk_blocks(self.walk(written["items"]), self._writer.min_bytes(written["items"]))
-        if kind == "map":
-            return walk_blocks(walk_fields((walk_bytes, self.walk(written["values"]))), 1)
-        if kind in ("bytes", "string"):
-            return walk_decimal if written.get("logicalType") == "decimal" else walk_bytes
-        if kind == "enum":
-            return walk_enum(len(written["symbols"]))
-        sizes = {"null": 0, "float": 4, "double": 8, "fixed": written.get("size", 0)}
-        return walk_fixed(sizes[kind]) if kind in sizes else _WALKS[kind]
-
-    def _walk_record(self, written: Mapping[str, Any]) -> Walk:
-        name = written["name"]
-        if name in self._walks:
-            return self._walks[name]
-        self._walks[name] = walk_named(self._walks, name)
-        self._walks[name] = walk_fields([self.walk(field["type"]) for field in written["fields"]])
-        return self._walks[name]
-
-
-_WALKS: Final = {"boolean": walk_boolean, "int": walk_int, "long": walk_long}
 
 
 class _AlwaysNull(Null):

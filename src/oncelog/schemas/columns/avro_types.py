@@ -13,6 +13,7 @@ from oncelog.schemas.columns.decimals import MAX_PRECISION, decimal_type, decima
 from oncelog.schemas.columns.nested import UnionShape
 from oncelog.schemas.columns.nodes import INT_BOUNDS, Binary, Boolean, Converted, Float, Node, Null, Varint
 from oncelog.schemas.schema import SchemaError
+from oncelog.schemas.values.avro_bounds import Walks, named_types
 
 SchemaNode: TypeAlias = Any
 """A name, a union (a list) or an object of a schema."""
@@ -58,11 +59,8 @@ class Types:
 
     def __init__(self, parsed: SchemaNode) -> None:
         self.root = parsed
-        # Each type of a union that is a whole schema has those that were named up to it.
-        roots = parsed if isinstance(parsed, list) else [parsed]
-        self.named: dict[str, Any] = {}
-        for root in roots:
-            self.named |= root.get("__named_schemas", {}) if isinstance(root, Mapping) else {}
+        self.named = named_types(parsed)
+        self.walks = Walks(self.named)
         self._parts = 0
         self.filled: Mapping[str, Any] | None = None
         """The named types with values for defaults, once they are needed."""

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from oncelog.records.columns.varint_columns import GUARD_BYTES, VALUE, WIDTH, ByteView, read_unsigned, unzigzag
+from oncelog.schemas.values.avro_bounds import Walked
 
 Array: TypeAlias = "pa.Array[Any]"
 Longs: TypeAlias = npt.NDArray[np.int64]
@@ -60,14 +61,22 @@ class Damage:
 class Payloads:
     """The bytes of records, one after another, with a guard behind them so that reads need no bounds."""
 
-    __slots__ = ("buffer", "bytes", "limit", "view")
+    __slots__ = ("_walked", "buffer", "bytes", "limit", "view")
 
     def __init__(self, data: npt.NDArray[np.uint8]) -> None:
+        self._walked: Walked | None = None
         self.bytes = np.zeros(len(data) + GUARD_BYTES, np.uint8)
         self.bytes[: len(data)] = data
         self.buffer = buffer_of(self.bytes)
         self.view = ByteView(self.bytes)
         self.limit = len(data)
+
+    @property
+    def walked(self) -> Walked:
+        """The bytes for walks one by one; copied once, since arrays may have any number of values to walk."""
+        if self._walked is None:
+            self._walked = Walked(self.bytes)
+        return self._walked
 
 
 class Cursor:

@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from oncelog.schemas.columns.avro_types import SchemaNode, Types, as_parsed, value_type
 from oncelog.schemas.columns.cursor import Array, Cursor, Mask
-from oncelog.schemas.columns.walk import Unwalkable, Walk, Walked
 from oncelog.schemas.schema import SchemaError
+from oncelog.schemas.values.avro_bounds import Walk, walk_value
 from oncelog.schemas.values.avro_defaults import replaced
+from oncelog.schemas.values.errors import NotReadable
 from oncelog.schemas.values.json_output import finite, text_of
 
 _MOST_SHOWN: Final = 200
@@ -49,18 +50,15 @@ class JsonText:
 
     def _values(self, cursor: Cursor) -> list[bytes | None]:
         values: list[bytes | None] = []
-        at = cursor.at.copy()
+        data, after = cursor.payloads.walked, cursor.at.copy()
         for number, (start, end) in enumerate(zip(cursor.at.tolist(), cursor.ends.tolist(), strict=True)):
-            data = cursor.payloads.bytes[start:end].tobytes() if start < end else b""
             try:
-                size = self._walk(Walked(data), 0, 0)
-            except Unwalkable as error:
+                after[number] = walk_value(self._walk, data, start, max(start, end))
+                values.append(data[start : after[number]])
+            except NotReadable as error:
                 cursor.damage.mark(cursor.rows[number : number + 1], str(error))
                 values.append(None)
-                continue
-            at[number] += size
-            values.append(data[:size])
-        cursor.at = at
+        cursor.at = after
         return values
 
     def _text(self, value: bytes) -> str:

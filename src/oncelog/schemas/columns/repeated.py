@@ -14,8 +14,10 @@ import pyarrow as pa
 
 from oncelog.schemas.columns.cursor import Array, Cursor, Indexes, Longs, Mask, array_of, nulls
 from oncelog.schemas.columns.nodes import Node, lengths_to_offsets
-from oncelog.schemas.columns.walk import MAX_EMPTY_ITEMS, Walk, find_items
+from oncelog.schemas.values.avro_bounds import Walk, find_items
 
+MAX_EMPTY_ITEMS: Final = 1000
+"""Items without bytes, such as nulls, in all arrays of a record: their number is bounded by nothing else."""
 _FEW: Final = 16
 """So few records are read on one by one once they have more items than ``_FEW`` others."""
 _TOO_MANY: Final = "an array has more items than its bytes can hold"
@@ -106,14 +108,13 @@ class Repeated:
 
     def _read_places(self, cursor: Cursor, index: int, items: Items | None, count: int | None) -> None:
         start, end = int(cursor.at[index]), int(cursor.ends[index])
-        data = cursor.payloads.bytes[start:end].tobytes() if start < end else b""
-        places, after, reason = find_items(data, self._walk, self._item.min_bytes, count)
+        places, after, reason = find_items(self._walk, cursor.payloads.walked, start, max(start, end), count)
         if reason is not None:
             cursor.damage.mark(cursor.rows[index : index + 1], reason)
-        cursor.at[index] = start + after
+        cursor.at[index] = after
         if places and items is not None:
             owners = np.full(len(places), index)
-            self._read_items(cursor.placed(owners, np.array(places, np.int64) + start), owners, items)
+            self._read_items(cursor.placed(owners, np.array(places, np.int64)), owners, items)
 
 
 class Items:

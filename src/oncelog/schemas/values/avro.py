@@ -19,9 +19,9 @@ class AvroCodec:
     def __init__(self, schema: AvroSchema, reader: AvroSchema | None = None) -> None:
         """Raises SchemaError for a schema that fastavro does not take."""
         self._root = schema.root
-        self._check = checker(schema.root)
         try:
             self._schema = schema.fastavro
+            self._check = checker(self._schema)
             self._reader = None if reader is None else with_default_values(reader)
         except Exception as error:  # noqa: BLE001 - a schema can be wrong in as many ways as the library has errors
             raise SchemaError(f"fastavro does not take the schema: {type(error).__name__}: {error}") from None

@@ -3,22 +3,22 @@
 fastavro's recursion has no limit: five kilobytes of a linked list end the process. A count in a few bytes announces any
 number of values that take no bytes, which it would build for hours. It also takes indexes of branches and symbols from
 the end (-1 is the last one), any byte but 0 for true, and whole numbers of any length, which the columns' decoder and
-other readers refuse. Data is therefore walked first, by steps that are made once for a schema.
+other readers refuse. Data is therefore walked first, by steps that are made once for a schema. Columns find the items
+of long arrays, and records within themselves, by the same walk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from oncelog.base.units import INT32_MAX
-from oncelog.schemas.formats.avro.types import Array, AvroType, Enum, Fixed, Map, Record, Union
 from oncelog.schemas.values.errors import NotReadable
 
 MAX_DEPTH: Final = 100
-VALUES_PER_BYTE: Final = 64
+VALUES_PER_BYTE: Final = 16
 MAX_DECIMAL_BYTES: Final = 4096  # Python takes two minutes for the digits of a megabyte.
-FREE_VALUES: Final = 100_000
+FREE_VALUES: Final = 1_000
 """Values that any data may have, even if it is empty."""
 
 _ENDS: Final = "it ends too early"
@@ -26,14 +26,16 @@ _MAX_VARINT_BYTES: Final = 10
 _LONG_BITS: Final = (1 << 64) - 1
 
 
-class _Data(bytes):
-    """Data that is walked, and the number of items that its arrays and maps may still have."""
+class Walked(bytes):
+    """Data that is walked, and the number of values that it may still have."""
 
     left: int
 
 
-_Walk: TypeAlias = Callable[[_Data, int, int], int]
+Walk: TypeAlias = Callable[[Walked, int, int], int]
 """Data, the position of a value, its depth → the position behind it. Raises NotReadable, or IndexError at the end."""
+Parsed: TypeAlias = Any
+"""A schema, or a type in one, as ``fastavro.parse_schema`` returns it."""
 _Step: TypeAlias = tuple[int, Any]
 """A kind of value, and what the kind needs: a size, the steps of a union's branches, a function."""
 
@@ -42,6 +44,7 @@ _FEW_BYTES: Final = 4
 """Bytes of a whole number that is within 32 bits, however it is written."""
 _SCALARS: Final[dict[str, _Step]] = {
     "null": (_SIZE, 0),
+    "boolean": (_WALK, lambda data, at, depth: _boolean(data, at)),
     "float": (_SIZE, 4),
     "double": (_SIZE, 8),
     "int": (_NUMBER, _FEW_BYTES),
@@ -51,64 +54,114 @@ _SCALARS: Final[dict[str, _Step]] = {
 }
 
 
-def checker(root: AvroType) -> Callable[[bytes], None]:
+def checker(parsed: Parsed) -> Callable[[bytes], None]:
     """A function that raises NotReadable for data beyond the bounds, and for odd encodings."""
-    walk = _function(_Steps().of(root))
+    walk = Walks(named_types(parsed)).of(parsed)
 
     def check(data: bytes) -> None:
-        walked = _Data(data)
-        walked.left = FREE_VALUES + VALUES_PER_BYTE * len(data)
-        try:
-            end = walk(walked, 0, 0)
-        except IndexError:
-            raise NotReadable(_ENDS) from None
-        if end > len(data):
-            raise NotReadable(_ENDS)
-        if end < len(data):
-            raise NotReadable(f"bytes left over: {len(data) - end}")
+        if left := len(data) - walk_value(walk, Walked(data), 0, len(data)):
+            raise NotReadable(f"bytes left over: {left}")
 
     return check
 
 
-class _Steps:
-    def __init__(self) -> None:
-        self._records: dict[int, _Walk] = {}
+def walk_value(walk: Walk, data: Walked, at: int, end: int) -> int:
+    """The position behind a value, which has to be within ``end``. Raises NotReadable."""
+    data.left = FREE_VALUES + VALUES_PER_BYTE * (end - at)
+    try:
+        at = walk(data, at, 0)
+    except IndexError:
+        raise NotReadable(_ENDS) from None
+    if at > end:
+        raise NotReadable(_ENDS)
+    return at
 
-    def of(self, kind: AvroType) -> _Step:
-        if isinstance(kind, Record):
-            return _WALK, self._record(kind)
-        if isinstance(kind, Union):
-            return _UNION, [self.of(branch) for branch in kind.branches]
-        if isinstance(kind, Array):
-            return _WALK, _blocks(_function(self.of(kind.items)))
-        if isinstance(kind, Map):
-            return _WALK, _blocks(_in_turn([_SCALARS["string"], self.of(kind.values)], 2))
-        if isinstance(kind, Enum):
-            return _WALK, _enum(len(kind.symbols))
-        if kind.kind == "boolean":
-            return _WALK, _boolean
-        step = (_SIZE, kind.size) if isinstance(kind, Fixed) else _SCALARS[kind.kind]
-        is_decimal = kind.kind in ("bytes", "fixed") and kind.properties.get("logicalType") == "decimal"
-        return (_WALK, _decimal(_function(step))) if is_decimal else step
 
-    def _record(self, kind: Record) -> _Walk:
-        key = id(kind)
-        if key not in self._records:
+def find_items(item: Walk, data: Walked, at: int, end: int, count: int | None) -> tuple[list[int], int, str | None]:
+    """Positions of the next ``count`` items of an array, or of those in all its further blocks. Returns them, the
+    position behind them, and a reason if the bytes are damaged: the positions are those before the damage then."""
+    places: list[int] = []
+
+    def found(data: Walked, at: int, depth: int) -> int:
+        if at > end:
+            raise NotReadable(_ENDS)
+        places.append(at)
+        return item(data, at, depth)
+
+    def counted(data: Walked, at: int, depth: int) -> int:
+        for _ in range(count or 0):
+            at = found(data, at, depth)
+        return at
+
+    try:
+        return places, walk_value(_blocks((_WALK, found)) if count is None else counted, data, at, end), None
+    except NotReadable as error:
+        return places, end, str(error)
+
+
+def named_types(parsed: Parsed) -> dict[str, Any]:
+    """The named types of a schema by their full names."""
+    # Each type of a union that is a whole schema has those that were named up to it.
+    roots = parsed if isinstance(parsed, list) else [parsed]
+    named: dict[str, Any] = {}
+    for root in roots:
+        named |= root.get("__named_schemas", {}) if isinstance(root, Mapping) else {}
+    return named
+
+
+class Walks:
+    """The walks of types, each of a named one made once."""
+
+    def __init__(self, named: Mapping[str, Any]) -> None:
+        self._named = named
+        self._records: dict[str, Walk] = {}
+
+    def of(self, schema: Parsed) -> Walk:
+        return _function(self._step(schema))
+
+    def entry(self, values: Parsed) -> Walk:
+        """A key of a map and its value."""
+        return _in_turn([_SCALARS["string"], self._step(values)], 2)
+
+    def _step(self, schema: Parsed) -> _Step:
+        if isinstance(schema, list):
+            return _UNION, [self._step(branch) for branch in schema]
+        if isinstance(schema, str):
+            return _SCALARS[schema] if schema in _SCALARS else self._step(self._named[schema])
+        kind = schema["type"]
+        match kind:
+            case "record" | "error":
+                return _WALK, self._record(schema)
+            case "array":
+                return _WALK, _blocks(self._step(schema["items"]))
+            case "map":
+                return _WALK, _blocks((_WALK, self.entry(schema["values"])))
+            case "enum":
+                return _WALK, _enum(len(schema["symbols"]))
+            case "bytes" | "fixed":
+                step = (_SIZE, schema["size"]) if kind == "fixed" else _SCALARS[kind]
+                is_decimal = schema.get("logicalType") == "decimal"
+                return (_WALK, _decimal(_function(step))) if is_decimal else step
+        return self._step(kind)
+
+    def _record(self, schema: Mapping[str, Any]) -> Walk:
+        name, fields = schema["name"], schema["fields"]
+        if name not in self._records:
             # A record within itself finds its function when it is walked.
-            self._records[key] = lambda data, at, depth: self._records[key](data, at, depth)
-            self._records[key] = _in_turn([self.of(field.type) for field in kind.fields], len(kind.fields))
-        return self._records[key]
+            self._records[name] = lambda data, at, depth: self._records[name](data, at, depth)
+            self._records[name] = _in_turn([self._step(field["type"]) for field in fields], len(fields))
+        return self._records[name]
 
 
-def _function(step: _Step) -> _Walk:
+def _function(step: _Step) -> Walk:
     return step[1] if step[0] == _WALK else _in_turn([step])
 
 
-def _in_turn(steps: Sequence[_Step], values: int = 0) -> _Walk:
+def _in_turn(steps: Sequence[_Step], values: int = 0) -> Walk:
     """Walks a value of each step in one call: a call for each value would take longer than fastavro. ``values`` counts
     against the bound."""
 
-    def walk(data: _Data, at: int, depth: int) -> int:
+    def walk(data: Walked, at: int, depth: int) -> int:
         _spend(data, values, depth)
         for kind, needs in steps:
             if kind == _UNION:
@@ -138,8 +191,11 @@ def _in_turn(steps: Sequence[_Step], values: int = 0) -> _Walk:
     return walk
 
 
-def _blocks(item: _Walk) -> _Walk:
-    def walk(data: _Data, at: int, depth: int) -> int:
+def _blocks(item: _Step) -> Walk:
+    kind, needs = item
+    walk_item = _function(item)
+
+    def walk(data: Walked, at: int, depth: int) -> int:
         while True:
             count, at = _long_at(data, at)
             if count == 0:
@@ -148,13 +204,16 @@ def _blocks(item: _Walk) -> _Walk:
                 count = -count
                 _, at = _long_at(data, at)  # the size of the block, which fastavro ignores
             _spend(data, count, depth)
+            if kind == _SIZE:  # so few bytes announce so many that a loop would take minutes
+                at += count * needs
+                continue
             for _ in range(count):
-                at = item(data, at, depth + 1)
+                at = walk_item(data, at, depth + 1)
 
     return walk
 
 
-def _spend(data: _Data, values: int, depth: int) -> None:
+def _spend(data: Walked, values: int, depth: int) -> None:
     data.left -= values
     if data.left < 0:
         raise NotReadable(f"it announces more than {VALUES_PER_BYTE} values for each of its bytes")
@@ -162,8 +221,8 @@ def _spend(data: _Data, values: int, depth: int) -> None:
         raise NotReadable(f"it is nested deeper than {MAX_DEPTH} levels")
 
 
-def _enum(symbols: int) -> _Walk:
-    def walk(data: _Data, at: int, depth: int) -> int:
+def _enum(symbols: int) -> Walk:
+    def walk(data: Walked, at: int, depth: int) -> int:
         index, at = _long_at(data, at)
         if not 0 <= index < symbols:
             raise NotReadable(f"its enum has no symbol {index}")
@@ -172,8 +231,8 @@ def _enum(symbols: int) -> _Walk:
     return walk
 
 
-def _decimal(walk: _Walk) -> _Walk:
-    def walk_decimal(data: _Data, at: int, depth: int) -> int:
+def _decimal(walk: Walk) -> Walk:
+    def walk_decimal(data: Walked, at: int, depth: int) -> int:
         end = walk(data, at, depth)
         if end - at > MAX_DECIMAL_BYTES:
             raise NotReadable(f"a decimal in it has more than {MAX_DECIMAL_BYTES} bytes")
@@ -182,20 +241,20 @@ def _decimal(walk: _Walk) -> _Walk:
     return walk_decimal
 
 
-def _boolean(data: _Data, at: int, depth: int) -> int:
+def _boolean(data: bytes, at: int) -> int:
     if data[at] > 1:
         raise NotReadable(f"a boolean in it is {data[at]}, neither 0 nor 1")
     return at + 1
 
 
-def _behind_bytes(data: _Data, at: int) -> int:
+def _behind_bytes(data: Walked, at: int) -> int:
     size, at = _long_at(data, at)
     if size < 0:
         raise NotReadable(f"a length in it is negative: {size}")
     return at + size
 
 
-def _check_number(data: _Data, at: int, most_bytes: int) -> None:
+def _check_number(data: Walked, at: int, most_bytes: int) -> None:
     """A whole number of more than ``most_bytes``, which an int may have if its value is within 32 bits."""
     value, _ = _long_at(data, at)
     if most_bytes == _FEW_BYTES and not -INT32_MAX - 1 <= value <= INT32_MAX:

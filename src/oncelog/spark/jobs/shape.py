@@ -12,9 +12,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from oncelog.spark.json_values.decoding import BAD, OTHER_FIELDS, TIME, JsonDecoding
+from oncelog.spark.json_values.decoding import (
+    BAD,
+    EVENT_TIME,
+    OTHER_FIELDS,
+    RAW,
+    RECORD,
+    RESERVED,
+    TIME,
+    JsonDecoding,
+)
 from oncelog.spark.json_values.times import FIRST_MICROS, LAST_MICROS, Path
-from oncelog.spark.registry_values.decoding import RegistryDecoding
+from oncelog.spark.registry_values.decoding import RegistryDecoding, column_name
 from oncelog.spark.session.errors import OptionError
 from oncelog.spark.source.value_formats import FORMATS, decode_values
 from oncelog.spark.table.directory import TableError
@@ -24,14 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructType
 
-EVENT_TIME: Final = "event_time"
 QUARANTINE_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "reason")
-_RAW: Final = "_value"
 _FORMATS: Final = (*FORMATS, "protobuf")
-_RECORD: Final = ("key", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
-RESERVED: Final = frozenset(
-    name.lower() for name in (*_RECORD, "value", OTHER_FIELDS, EVENT_TIME, BAD, TIME, _RAW, "day", "hour", "offsets")
-)
 _WIDER: Final = {
     ("byte", "short"), ("byte", "integer"), ("byte", "long"), ("short", "integer"), ("short", "long"),
     ("integer", "long"), ("float", "double"), ("date", "timestamp"),
@@ -117,8 +120,8 @@ def shaped(frame: DataFrame, shape: Shape, columns: StructType | None) -> DataFr
     ``columns`` are the table's decoded fields (``merged_columns``)."""
     from pyspark.sql import functions as f
 
-    record_columns = [f.col(name) for name in _RECORD if name in frame.columns]
-    frame = frame.withColumn(_RAW, f.col("value"))
+    record_columns = [f.col(name) for name in RECORD if name in frame.columns]
+    frame = frame.withColumn(RAW, f.col("value"))
     if shape.value_format == "avro" and shape.registry is None:
         frame = decode_values(frame, "avro", shape.schema, skip_bytes=shape.skip_bytes, options={"mode": "PERMISSIVE"})
     value_columns, bad = _columns_of_values(frame, shape, columns)
@@ -126,14 +129,14 @@ def shaped(frame: DataFrame, shape: Shape, columns: StructType | None) -> DataFr
     reason = f.coalesce(*([f.col(BAD)] if BAD in frame.columns else []), *bad, _bad_time(shape, time))
     if shape.event_time != "timestamp":
         value_columns.append(time.alias(EVENT_TIME))
-    return frame.select(*record_columns, *value_columns, *_levels(shape, time), reason.alias(BAD), f.col(_RAW))
+    return frame.select(*record_columns, *value_columns, *_levels(shape, time), reason.alias(BAD), f.col(RAW))
 
 
 def good_rows(frame: DataFrame, shape: Shape) -> DataFrame:
     """The rows for the table, sorted within each task as in its files."""
     from pyspark.sql import functions as f
 
-    good = frame.where(f.col(BAD).isNull()).drop(BAD, _RAW)
+    good = frame.where(f.col(BAD).isNull()).drop(BAD, RAW)
     order = {None: (), "day": ("day",), "hour": ("day", "hour")}[shape.partition_by]
     return good.sortWithinPartitions(*order, "offset") if order else good
 
@@ -143,7 +146,7 @@ def bad_rows(frame: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
     bad = frame.where(f.col(BAD).isNotNull()).drop("value")
-    bad = bad.withColumnRenamed(_RAW, "value").withColumnRenamed(BAD, "reason")
+    bad = bad.withColumnRenamed(RAW, "value").withColumnRenamed(BAD, "reason")
     names = [*QUARANTINE_COLUMNS[:-1], *(["headers"] if "headers" in bad.columns else []), "reason"]
     return bad.select(*names)
 
@@ -152,13 +155,15 @@ def schema_columns(frame: DataFrame, shape: Shape) -> StructType | None:
     """The fields of the shape's schema; None if values are not decoded into fields. Raises OptionError."""
     if not shape.decodes_fields:
         return None
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField, StructType
 
     from oncelog.spark.json_values.kinds import check_names, kind_of
 
     columns = _schema_type(frame, shape)
     if not isinstance(columns, StructType):
         raise OptionError(f"the schema must describe a record with fields, got {columns.simpleString()}")
+    if shape.registry is not None:
+        columns = StructType([StructField(column_name(field.name), field.dataType) for field in columns])
     check_names(columns, "the schema")
     for field in columns:
         if shape.value_format == "json" and shape.registry is None:
@@ -230,7 +235,7 @@ def _columns_of_values(frame: DataFrame, shape: Shape, columns: StructType | Non
             return [*(f.col(quoted(field.name)) for field in columns), f.col(OTHER_FIELDS)], []
         case "avro":
             assert columns is not None
-            unread = f.col(_RAW).isNotNull() & f.col("value").isNull()
+            unread = f.col(RAW).isNotNull() & f.col("value").isNull()
             columns_read = [_avro_field(frame, field.name, field.dataType).alias(field.name) for field in columns]
             return columns_read, [f.when(unread, f.lit("not avro of this schema"))]
     cut = f.expr(f"substring(value, {shape.skip_bytes + 1})")

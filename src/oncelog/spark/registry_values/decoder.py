@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from oncelog.schemas.client.errors import RegistryError
 from oncelog.spark.json_values.decoding import BAD
 from oncelog.spark.registry_values.arrow_types import converted
-from oncelog.spark.registry_values.decoding import RegistryDecoding
+from oncelog.spark.registry_values.decoding import RegistryDecoding, column_name
 from oncelog.spark.session.errors import SparkSourceError
 from oncelog.spark.session.versions import arrow_schema
 
@@ -57,7 +57,7 @@ class RegistryDecoder:
     def _as_columns(self, values: Any) -> list[Any]:
         """The table's columns: those that the schema lacks are null."""
         assert self._fields is not None
-        by_name = dict(zip([field.name for field in values.type], values.flatten(), strict=True))
+        by_name = dict(zip([column_name(field.name) for field in values.type], values.flatten(), strict=True))
         return [
             converted(by_name[field.name], field.type) if field.name in by_name else pa.nulls(len(values), field.type)
             for field in self._fields

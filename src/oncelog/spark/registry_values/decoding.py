@@ -13,7 +13,7 @@ from oncelog.schemas.client.registry import LATEST, Registry
 from oncelog.schemas.client.settings import parse_settings
 from oncelog.schemas.schema import Reference, Schema, SchemaError, SchemaType
 from oncelog.schemas.wire_format import VALUE
-from oncelog.spark.json_values.decoding import BAD
+from oncelog.spark.json_values.decoding import BAD, RESERVED
 from oncelog.spark.session.errors import OptionError, SparkSourceError
 
 if TYPE_CHECKING:
@@ -168,6 +168,11 @@ class RegistryDecoding:
         if self.fails:
             return []
         return [StructField(f"{self.part}_error", StringType()), StructField(f"{self.part}_bytes", BinaryType())]
+
+
+def column_name(field: str) -> str:
+    """The table's column of a value's field: ``value_timestamp`` beside the table's own ``timestamp``."""
+    return f"value_{field}" if field.lower() in RESERVED else field
 
 
 @lru_cache(maxsize=8)

@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from oncelog.spark.jobs.load_plan import Piece
 from oncelog.spark.jobs.shape import (
-    RESERVED,
     Shape,
     arrow_columns,
     bad_rows,
@@ -27,6 +26,7 @@ from oncelog.spark.jobs.shape import (
     shaped,
 )
 from oncelog.spark.jobs.spark_reader import SparkReader, one_line_error
+from oncelog.spark.json_values.decoding import RESERVED
 from oncelog.spark.table.directory import TableError
 from oncelog.spark.table.parquet_files import column_statistics, levels, table_schema
 from oncelog.spark.targets.table_target import FileStore, NewFile, Spans

@@ -236,7 +236,7 @@ def test_defaults_within_a_record_within_itself_are_values() -> None:
 def test_depth_of_recursive_values_is_bounded() -> None:
     schema = record(field("v", "int"), field("next", ["null", "R"]))
     deep = b"\2\2" * 100_000 + b"\2\0"
-    assert reasons(decode(schema, deep, b"\2\0")) == ["values are nested more than 64 deep", None]
+    assert reasons(decode(schema, deep, b"\2\0")) == ["it is nested deeper than 100 levels", None]
 
 
 NODE = record(
@@ -252,7 +252,7 @@ NODE = record(
     ("inner", "reason"),
     [
         (b"\x02\xff\0\0" + bytes(9), "a value within itself is not readable: UnicodeDecodeError"),
-        (b"\0\x08\0" + bytes(9), "an enum has no such symbol"),
+        (b"\0\x08\0" + bytes(9), "its enum has no symbol 4"),
         (b"\0\0\xfe\xff\xff\xff\x0f" + bytes(9), "a value within itself is not readable: OverflowError"),
     ],
 )
@@ -269,7 +269,7 @@ def test_bad_value_within_itself_is_damage_of_its_record_alone(inner: bytes, rea
 def test_long_decimal_within_itself_costs_nothing() -> None:
     schema = record(field("d", logical("bytes", "decimal", precision=4, scale=2)), field("next", ["null", "R"]))
     inner = encode_varint(1 << 20) + b"\x7f" * (1 << 20) + b"\0"
-    assert reasons(decode(schema, b"\0\2" + inner)) == ["a decimal has more than 4096 bytes"]
+    assert reasons(decode(schema, b"\0\2" + inner)) == ["a decimal in it has more than 4096 bytes"]
 
 
 def test_number_that_json_lacks_is_text_within_itself() -> None:
@@ -342,7 +342,7 @@ def test_items_without_bytes_are_bounded_in_recursive_values() -> None:
     nested = {"type": "array", "items": {"type": "array", "items": "null"}}
     schema = record(field("a", nested), field("next", ["null", "R"]))
     bomb = encode_varint(100_000) + (encode_varint(1_000) + b"\0") * 100_000 + b"\0\0"
-    assert reasons(decode(schema, b"\0\2" + bomb)) == ["an array has more items than its bytes can hold"]
+    assert reasons(decode(schema, b"\0\2" + bomb)) == ["it announces more than 16 values for each of its bytes"]
 
 
 def test_schema_that_multiplies_its_columns_is_refused() -> None:

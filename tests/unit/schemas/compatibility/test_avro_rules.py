@@ -95,6 +95,7 @@ def test_each_rule_has_a_case() -> None:
         (enum("A", "B"), enum("B")),
         (record(), record(field("a", "int"))),
         (record(field("b", "int", aliases=["a"])), record(field("a", "int"))),
+        (record(field("a", "int", aliases=["a"])), record(field("a", "int"))),  # Java throws, and decodes
         (record(field("b", "int", default=0)), record()),
         (record(field("a", "int", default=1), field("b", "int", aliases=["a"], default=1)), record(field("a", "int"))),
         (record(field("next", ["null", "R"])), record(field("next", ["null", "R"]))),
@@ -102,6 +103,12 @@ def test_each_rule_has_a_case() -> None:
 )
 def test_what_resolves_is_compatible(reader: object, writer: object) -> None:
     assert differences(reader, writer) == []
+
+
+def test_a_field_whose_alias_is_another_field_is_incompatible_with_itself_as_in_java() -> None:
+    # Java's SchemaCompatibility throws, and its decoder fails as soon as the schemas differ: "Duplicate field a".
+    schema = record(field("a", "int", aliases=["b"]), field("b", "int"))
+    assert {broken.rule.name for broken in differences(schema, schema)} == {"READER_FIELD_AMBIGUOUS"}
 
 
 def test_a_recursive_type_is_incompatible_if_it_is_so_further_in() -> None:
