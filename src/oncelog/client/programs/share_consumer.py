@@ -39,6 +39,7 @@ from oncelog.client.machine.share.values import (
     ShareSettings,
 )
 from oncelog.client.programs.cluster import Cluster
+from oncelog.client.programs.doubt import DOUBT_AGAIN_MS, DOUBT_MS, Doubt, Silent
 from oncelog.client.programs.share_member import Failures, ShareMemberPrograms, new_member_id
 from oncelog.client.programs.steps import Link, Pending, Program, Sleep, Submit, Wait
 from oncelog.wire.messages.share_acknowledge import ShareAcknowledgeRequest
@@ -59,6 +60,8 @@ class _Leader:
         self.failures = Failures(cluster)
         self.link: Link | None = None
         self.pending: Pending | None = None
+        self.doubtful_ms = 0
+        """The time from which the leader is doubted if the request has no answer."""
         self.is_fetch = False
         self.is_busy = False
         """True while a program connects."""
@@ -76,6 +79,7 @@ class ShareConsumerPrograms:
         """Results of acknowledgements in order of arrival, until the consumer takes them."""
         self._cluster = cluster
         self._leaders: dict[int, _Leader] = {}
+        self._doubt = Doubt(cluster)
         self._locks = Locks()
         self._arrived: list[AcquiredBatches] = []
         self._errors: list[ClientError] = []
@@ -158,6 +162,7 @@ class ShareConsumerPrograms:
             if left_ms <= 0:
                 return []
             yield from self._wait(left_ms, heartbeats)
+            yield from self._leave_replaced_leaders()
 
     def commit(self, timeout_ms: int) -> Program[None]:
         """Send all acknowledgements and wait for their results. Raises RequestTimedOut, ClientError; Closed if
@@ -198,6 +203,7 @@ class ShareConsumerPrograms:
 
     def abort(self) -> None:
         """Close the connections to the leaders, which release all locks."""
+        self._doubt.drop()
         for broker in list(self._leaders):
             self._forget(broker, "the consumer was closed")
 
@@ -249,9 +255,23 @@ class ShareConsumerPrograms:
             pauses.append(self.member.pause_ms(now_ms))
         pause_ms = min(pause for pause in (*pauses, _LONGEST_PAUSE_MS) if pause > 0)
         if pending:
-            yield Wait(pending, pause_ms)
+            yield Wait([*pending, *self._doubt.pending], min(pause_ms, DOUBT_AGAIN_MS))
         else:
             yield Sleep(min(pause_ms, _LONGEST_SLEEP_MS))
+
+    def _leave_replaced_leaders(self) -> Program[None]:
+        """Close the links to leaders that have not answered for long, if others lead by now."""
+        now_ms, wanted = self._cluster.now_ms(), self._wanted()
+        yield from self._doubt.pursue(
+            {
+                broker: Silent(leader.link, [self._name(partition) for partition in wanted.get(broker, ())])
+                for broker, leader in self._leaders.items()
+                if leader.link is not None
+                and leader.pending is not None
+                and now_ms >= leader.doubtful_ms
+                and not leader.pending.is_done
+            }
+        )
 
     def _wanted(self) -> dict[int, list[SharePartition]]:
         """The assigned partitions by their leaders."""
@@ -334,6 +354,8 @@ class ShareConsumerPrograms:
                 version = link.versions.choose(ShareAcknowledgeRequest)
                 message = session.acknowledge_request(environment.wall_ms(), is_last=is_last)
             leader.is_fetch, leader.is_ending = isinstance(message, ShareFetchRequest), is_last
+            waits_ms = timeout_ms - self._cluster.config.request_timeout_ms
+            leader.doubtful_ms = self._cluster.now_ms() + waits_ms + DOUBT_MS
             leader.pending = yield Submit(link, message, version, timeout_ms)
         except ClientError as error:
             self._failed(leader, error)
