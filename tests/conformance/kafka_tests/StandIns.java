@@ -13,6 +13,7 @@ import kafka.log.LogManager;
 import kafka.server.BrokerServer;
 import kafka.server.ControllerServer;
 import kafka.server.KafkaConfig;
+import kafka.server.ReplicaManager;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.ProducerState;
 import org.apache.kafka.clients.admin.TopicDescription;
@@ -78,8 +79,9 @@ public final class StandIns {
             .thenAnswer(call -> partition(id, call.getArgument(0)).map(found -> log(call.getArgument(0))));
         Mockito.when(broker.replicaManager().localLog(Mockito.any()))
             .thenAnswer(call -> partition(id, call.getArgument(0)).map(found -> log(call.getArgument(0))));
+        ReplicaManager replicas = broker.replicaManager();
         LogManager logs = broker.logManager();
-        Mockito.doReturn(logs).when(broker.replicaManager()).logManager();
+        Mockito.doReturn(logs).when(replicas).logManager();
         Mockito.when(broker.logManager().liveLogDirs()).thenReturn((scala.collection.Seq) Nil$.MODULE$);
         Mockito.when(broker.logManager().producerStateManagerConfig().producerIdExpirationMs())
             .thenAnswer(call -> Integer.parseInt(value(id, "producer.id.expiration.ms")));
