@@ -42,8 +42,8 @@ from oncelog.core.share.transitions import Changes, StateWrite, commit, roll_bac
 from oncelog.core.share.window import Window
 from oncelog.records.batch import BatchHeader
 
+# Takes some 15 ms if each has a record of its own.
 LOCKS_PER_STEP: Final = 1_000
-"""The end of so many locks takes some 15 ms if each has a record of its own."""
 
 
 class SharePartition:
@@ -175,9 +175,9 @@ class SharePartition:
         return changes.write(self.state_epoch)
 
     def expire(self, now_ms: int) -> StateWrite | None:
-        """Release the records whose locks have expired; they can be acquired at once. Ends ``LOCKS_PER_STEP`` locks at
-        most: :attr:`next_deadline_ms` stays due while there are more."""
+        """Release the records whose locks have expired; they can be acquired at once."""
         changes = Changes(self._window, self.settings)
+        # While there are more, the next deadline stays due.
         for _ in range(LOCKS_PER_STEP):
             lock = self._locks.pop_expired(now_ms)
             if lock is None:
