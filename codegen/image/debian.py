@@ -18,8 +18,6 @@ EXCLUDED: Final = frozenset(
     {
         "awk",  # base-files
         "debconf",
-        "gcc-12-base",
-        "gcc-14-base",
         "libdb5.3",  # the module _dbm
         "libdb5.3t64",
         "libncursesw6",  # _curses
