@@ -12,6 +12,7 @@ import kafka.cluster.Partition;
 import kafka.log.LogManager;
 import kafka.server.BrokerServer;
 import kafka.server.ControllerServer;
+import kafka.server.KafkaApis;
 import kafka.server.KafkaConfig;
 import kafka.server.ReplicaManager;
 import org.apache.kafka.clients.admin.OffsetSpec;
@@ -29,6 +30,7 @@ import org.apache.kafka.common.errors.ApiException;
 import org.apache.kafka.common.internals.Plugin;
 import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.metadata.LeaderAndIsr;
+import org.apache.kafka.metadata.MetadataCache;
 import org.apache.kafka.server.authorizer.AclCreateResult;
 import org.apache.kafka.server.authorizer.AclDeleteResult;
 import org.apache.kafka.server.authorizer.Authorizer;
@@ -79,6 +81,9 @@ public final class StandIns {
             .thenAnswer(call -> partition(id, call.getArgument(0)).map(found -> log(call.getArgument(0))));
         Mockito.when(broker.replicaManager().localLog(Mockito.any()))
             .thenAnswer(call -> partition(id, call.getArgument(0)).map(found -> log(call.getArgument(0))));
+        KafkaApis requests = broker.dataPlaneRequestProcessor();
+        MetadataCache cache = broker.metadataCache();
+        Mockito.doReturn(cache).when(requests).metadataCache();
         ReplicaManager replicas = broker.replicaManager();
         LogManager logs = broker.logManager();
         Mockito.doReturn(logs).when(replicas).logManager();
