@@ -95,8 +95,6 @@ class Segment:
             self._file = self._files.open(self.path(LOG))
         return self._file
 
-    # Growing
-
     def begin(self, now_ms: int) -> None:
         self._file = self._files.open(self.path(LOG), create=True)
         self.created_ms = now_ms
@@ -217,8 +215,6 @@ class Segment:
             written = 0
         file.append((data[written:],))
         return len(data)
-
-    # Looking up
 
     @property
     def offset_index(self) -> OffsetIndex:
@@ -420,8 +416,6 @@ class Segment:
                 largest = (header.max_timestamp, header.last_offset)
         return largest
 
-    # Cutting
-
     def cut(self, end: int, index_interval_bytes: int, now_ms: int) -> Segment:
         """The segment without the batches from offset ``end`` on, growing again. The file is cut and synced; this
         object must not be used afterwards."""
@@ -464,8 +458,6 @@ class Segment:
         if self.size_bytes:
             self._file = whole.file
             self._max_timestamp = self._find_max_timestamp()
-
-    # Going away
 
     def rename(self, suffix: str, extensions: tuple[str, ...] = SEGMENT_FILES) -> None:
         old = [(self.path(extension), extension) for extension in extensions]
