@@ -267,7 +267,7 @@ class PartitionLog:
             for file in files:
                 file.sync()
             self.synced(upto)
-        self.segments.active.write_indexes(seal=True)
+        self.segments.active.write_indexes()
         self.snapshots.take(self.producers, self.log_start_offset)
         self.write_leader_epochs()
         self.transactions.write_ids(self)

@@ -202,7 +202,7 @@ class Compact:
             yield
         for entry in transactions.take_retained():
             target.add_aborted(entry)
-        target.write_indexes(seal=True)
+        target.write_indexes()
         for file in target.files_with_data():
             file.sync()
         yield

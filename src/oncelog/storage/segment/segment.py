@@ -191,18 +191,17 @@ class Segment:
             and len(self.time_index) + entries < index_bytes // 12 - 1
         )
 
-    def write_indexes(self, *, seal: bool = False) -> None:
-        """Write the index entries that the files lack; ``seal`` ends them with the largest timestamp."""
+    def write_indexes(self) -> None:
+        """Write the index entries that the files lack, with the largest timestamp at the end."""
         if self._sealed or (not self.size_bytes and self._index_written < 0):
             return
-        if seal:
-            self.time_index.append(*self.max_timestamp)
+        self.time_index.append(*self.max_timestamp)
         self._index_written = self._write_index(OFFSET_INDEX, self.offset_index.data, self._index_written)
         self._time_index_written = self._write_index(TIME_INDEX, self.time_index.data, self._time_index_written)
 
     def seal(self) -> None:
         """Indexes are written and may be dropped."""
-        self.write_indexes(seal=True)
+        self.write_indexes()
         self._sealed = True
         self._budget.used(self)
 
