@@ -96,7 +96,7 @@ class Member(Broker):
             self._clock.move_to(self._clock.now_ms() + milliseconds)
 
     def set_cut(self, ports: Iterable[int]) -> None:
-        # Returns when the broker obeys the cut, or no test could tell what still passed. A frozen one obeys at its thaw.
+        # Returns when the broker obeys the cut, or no test could tell what still passed. A frozen one obeys on thawing.
         sockets, cut = self._sockets, list(ports)
         if sockets is not None and self._loop is not None and self.is_running:
             obey = self._loop.begin if self.is_frozen else self._loop.run

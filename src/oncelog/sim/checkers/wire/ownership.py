@@ -13,12 +13,7 @@ from typing import Any, Final, NamedTuple
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_TOPIC_ID
 from oncelog.records.errors import CorruptBatch
-from oncelog.records.internal.consumer_protocol import (
-    Assignment,
-    Subscription,
-    decode_assignment,
-    decode_subscription,
-)
+from oncelog.records.internal.consumer_protocol import Assignment, Subscription, decode_assignment, decode_subscription
 from oncelog.sim.checkers.wire.exchange import Exchange, PartitionKey, Report, Topics
 from oncelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from oncelog.wire.messages.heartbeat import HeartbeatResponse

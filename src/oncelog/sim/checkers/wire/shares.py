@@ -30,13 +30,7 @@ from oncelog.sim.checkers.wire.share_records import (
     acknowledged_in,
     answer_kind,
 )
-from oncelog.sim.checkers.wire.share_sessions import (
-    Session,
-    SessionKey,
-    Sessions,
-    ShareKey,
-    key_of,
-)
+from oncelog.sim.checkers.wire.share_sessions import Session, SessionKey, Sessions, ShareKey, key_of
 from oncelog.wire.messages.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
 from oncelog.wire.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
 
