@@ -17,3 +17,13 @@ def program_of(function: Callable[P, T]) -> Callable[P, Generator[Any, Any, T]]:
         return function(*arguments, **keywords)
 
     return program
+
+
+def result_of(steps: Generator[Any, Any, T]) -> T:
+    """The result of steps, driven to their end."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result

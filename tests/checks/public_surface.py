@@ -69,9 +69,6 @@ def surface() -> str:
     return "\n".join(f"# {title}\n\n" + "".join(f"{line}\n" for line in lines) for title, lines in parts)
 
 
-# Names and signatures
-
-
 def public_names(module: types.ModuleType) -> list[str]:
     """The names of a public module that programs may use."""
     names: list[str] | None = getattr(module, "__all__", None)
@@ -164,9 +161,6 @@ def _shown(value: object) -> str:
     return re.sub(r" at 0x[0-9a-f]+|\b(?:\w+\.)+(?=[A-Za-z_]\w*[ (>])", "", repr(value))
 
 
-# Commands
-
-
 def _commands(path: str, command: Any) -> Iterator[str]:
     yield path
     for parameter in command.params:
@@ -191,9 +185,6 @@ def _parameter_of_command(parameter: Any) -> str:
     elif parameter.default not in (None, False, [], ()) and not callable(parameter.default):
         words.append(f"default {_shown(parameter.default)}")
     return " ".join(words)
-
-
-# Metrics
 
 
 def documented_metrics() -> dict[str, list[str]]:

@@ -136,8 +136,6 @@ class Cluster:
         """The logs of a broker."""
         return self._brokers[broker_id].data_directory
 
-    # What is done to them
-
     def start(self, broker_ids: Iterable[int] | None = None) -> None:
         """Start those that do not run, all at once, and wait until each answers."""
         started = [self._brokers[id_] for id_ in broker_ids or self.ids if not self._brokers[id_].is_running]
@@ -204,8 +202,6 @@ class Cluster:
             for broker_id, broker in self._brokers.items()
             if broker.was_launched and not broker.is_running
         ]
-
-    # What they say
 
     def ask(self, question: Callable[[Client], object], *, without: Iterable[int] = ()) -> object:
         """An answer of a broker that is not in ``without``."""

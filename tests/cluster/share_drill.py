@@ -123,8 +123,6 @@ class Drill:
     def _standings(self) -> str:
         return f"records for all members: {[(member.name, member.taken) for member in self.members]}"
 
-    # Faults
-
     def strike(self) -> None:
         """One fault after another until the time is over or something is broken."""
         until_s = time.monotonic() + self._options.seconds
@@ -173,8 +171,6 @@ class Drill:
             member.stop()
         self.left.append(member)
         self.members[index] = self._join()
-
-    # The end
 
     def settle(self) -> list[Place]:
         """Stop the load and wait until the group has taken all that is stored; its places."""

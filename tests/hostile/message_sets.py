@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from typing import Final, TypeVar
 from zlib import crc32
 
@@ -18,6 +18,7 @@ from oncelog.records.errors import CorruptBatch, TruncatedBatch
 from oncelog.records.record import read_records
 from tests.conformance.old_clients.sets import messages, unsound_sets
 from tests.message_sets import write
+from tests.programs import result_of
 
 DECOMPRESSED_MAX: Final = 256 * KIB
 R = TypeVar("R")
@@ -41,12 +42,12 @@ def read(data: bytes) -> None:
 def _read(data: bytes) -> None:
     for _ in _until_cut(deep(data, Limits(DECOMPRESSED_MAX, 3))):
         pass
-    batch = _done(up_converted(data, _until_cut(shallow(data)), DECOMPRESSED_MAX))
+    batch = result_of(up_converted(data, _until_cut(shallow(data)), DECOMPRESSED_MAX))
     if batch is None:
         return
     header = read_header(batch)
     records = list(read_records(batch, 0, header, DECOMPRESSED_MAX))
-    again = _done(
+    again = result_of(
         down_converted(
             batch, 0, header, magic=1, first_offset=0, room=64 * DECOMPRESSED_MAX, max_bytes=DECOMPRESSED_MAX
         )
@@ -64,15 +65,6 @@ def _until_cut(items: Iterator[R]) -> Iterator[R]:
         yield from items
     except TruncatedBatch:
         return
-
-
-def _done(steps: Generator[None, None, R]) -> R:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: R = end.value
-            return result
 
 
 def _sound(data: bytearray) -> bytes:

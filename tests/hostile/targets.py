@@ -43,9 +43,6 @@ _PARTITION: Final = TopicPartition(TopicName("t"), 0)
 _NOW_MS: Final = 1_700_000_000_000
 
 
-# What peers send
-
-
 @cache
 def _requests() -> list[bytes]:
     """Small requests of every API in every version, without the size in front."""
@@ -102,9 +99,6 @@ def _batch(data: bytes) -> None:
         for _ in read_records(data, position, header, DECOMPRESSED_MAX):
             pass
         read_keys_and_values(data, position, header, DECOMPRESSED_MAX)
-
-
-# What is on disk
 
 
 def _sound(data: bytearray) -> bytes:
@@ -237,9 +231,6 @@ _SMALL_FILES: Final = (
     b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw\n",
     b"#\ncluster.id=abc\ndirectory.id=def\nnode.id=1\noncelog.version=1\nversion=1\n",
 )
-
-
-# What coordinators keep
 
 
 def _first_byte(readers: Sequence[Callable[[bytes], object]]) -> Callable[[bytes], None]:

@@ -16,15 +16,7 @@ from oncelog.wire.messages.share_fetch import AcknowledgementBatch as Piggybacke
 from oncelog.wire.messages.share_fetch import FetchPartition, FetchTopic, ForgottenTopic, ShareFetchRequest
 from tests.scenario.node.driver import Driver, Peer
 from tests.scenario.node.requests import batch, produce
-from tests.scenario.share.members import (
-    ACCEPT,
-    HandPersister,
-    Member,
-    acquired,
-    broker_with_group,
-    errors,
-    write,
-)
+from tests.scenario.share.members import ACCEPT, HandPersister, Member, acquired, broker_with_group, errors, write
 
 EDGES = (0, 1, -1, 2, 5, 127, -128, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63))
 SMALL = tuple(edge for edge in EDGES if -128 <= edge <= 127)

@@ -23,6 +23,7 @@ from oncelog.base.acls import (
     ResourcePattern,
     ResourceType,
 )
+from oncelog.base.grouping import group_by_key
 from oncelog.client.programs import Cluster, Program, operation, raise_for_error
 from oncelog.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from oncelog.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
@@ -181,9 +182,7 @@ def _settings(answer: DescribeAclsResponse) -> AuthorizerSettings | None:
 
 
 def _by_pattern(bindings: Iterable[AclBinding]) -> dict[ResourcePattern, ResourceAcls]:
-    entries: dict[ResourcePattern, list[AclEntry]] = {}
-    for pattern, entry in bindings:
-        entries.setdefault(pattern, []).append(entry)
+    entries = group_by_key(bindings)
     return {pattern: ResourceAcls(tuple(group)) for pattern, group in entries.items()}
 
 

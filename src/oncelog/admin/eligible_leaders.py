@@ -13,11 +13,7 @@ from typing import Final
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.errors import ClientError
 from oncelog.client.programs import Cluster, Program, operation
-from oncelog.wire.messages.describe_topic_partitions import (
-    Cursor,
-    DescribeTopicPartitionsRequest,
-    TopicRequest,
-)
+from oncelog.wire.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
 
 PARTITIONS_PER_REQUEST: Final = 2_000
 MAX_REQUESTS: Final = 10

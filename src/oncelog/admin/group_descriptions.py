@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
@@ -20,6 +20,7 @@ from oncelog.client.machine.versions import Versions
 from oncelog.client.programs import Cluster, Program, operation, raise_for_error
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.internal.consumer_protocol import Subscription, decode_subscription
+from oncelog.wire.message import Request
 from oncelog.wire.messages import consumer_group_describe as wire
 from oncelog.wire.messages import share_group_describe as share_wire
 from oncelog.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
@@ -208,27 +209,46 @@ def describe_group(cluster: Cluster, group: str) -> Program[GroupDescription]:
 
 
 def _describe_consumer_group(cluster: Cluster, group: str) -> Program[GroupDescription | None]:
-    message = wire.ConsumerGroupDescribeRequest(group_ids=[group])
+    description = yield from _described(cluster, group, wire.ConsumerGroupDescribeRequest(group_ids=[group]))
+    return None if description is None else consumer_description(description, (yield from cluster.coordinator(group)))
+
+
+def describe_share_group(cluster: Cluster, group: str) -> Program[GroupDescription | None]:
+    """None for a group of another type, and from a broker that has no share groups."""
+    description = yield from _described(cluster, group, share_wire.ShareGroupDescribeRequest(group_ids=[group]))
+    return None if description is None else share_description(description, (yield from cluster.coordinator(group)))
+
+
+def _described(cluster: Cluster, group: str, message: Request[Any]) -> Program[Any]:
     try:
         response = yield from cluster.at_coordinator(group, message)
     except UnsupportedRequest:
         return None
-    description = response.groups[0]
+    [description] = response.groups
     if description.error_code in _NO_CONSUMER_GROUP:
         return None
     raise_for_error(description, f"group {group!r}")
-    return consumer_description(description, (yield from cluster.coordinator(group)))
+    return description
 
 
 def consumer_description(description: wire.DescribedGroup, coordinator: int) -> GroupDescription:
+    return _description(description, CONSUMER, coordinator, [_member(member) for member in description.members])
+
+
+def _description(
+    description: wire.DescribedGroup | share_wire.DescribedGroup,
+    group_type: str,
+    coordinator: int,
+    members: list[MemberRow],
+) -> GroupDescription:
     return GroupDescription(
         description.group_id,
         description.group_state,
-        CONSUMER,
-        CONSUMER,
+        group_type,
+        group_type,
         description.assignor_name,
         coordinator,
-        [_member(member) for member in description.members],
+        members,
         description.group_epoch,
         description.assignment_epoch,
     )
@@ -259,19 +279,6 @@ def _partitions(assignment: wire.Assignment | share_wire.Assignment) -> tuple[To
     )
 
 
-def describe_share_group(cluster: Cluster, group: str) -> Program[GroupDescription | None]:
-    """A share group; None for a group of another type, and from a broker that has no share groups."""
-    try:
-        response = yield from cluster.at_coordinator(group, share_wire.ShareGroupDescribeRequest(group_ids=[group]))
-    except UnsupportedRequest:
-        return None
-    description = response.groups[0]
-    if description.error_code in _NO_CONSUMER_GROUP:
-        return None
-    raise_for_error(description, f"group {group!r}")
-    return share_description(description, (yield from cluster.coordinator(group)))
-
-
 def share_description(description: share_wire.DescribedGroup, coordinator: int) -> GroupDescription:
     members = [
         MemberRow(
@@ -287,17 +294,7 @@ def share_description(description: share_wire.DescribedGroup, coordinator: int) 
         )
         for member in description.members
     ]
-    return GroupDescription(
-        description.group_id,
-        description.group_state,
-        SHARE,
-        SHARE,
-        description.assignor_name,
-        coordinator,
-        members,
-        description.group_epoch,
-        description.assignment_epoch,
-    )
+    return _description(description, SHARE, coordinator, members)
 
 
 def _describe_classic_group(cluster: Cluster, group: str) -> Program[GroupDescription | None]:

@@ -9,12 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from oncelog.client.programs import Cluster, Program, operation, raise_for_error
-from oncelog.wire.messages.describe_quorum import (
-    DescribeQuorumRequest,
-    PartitionData,
-    ReplicaState,
-    TopicData,
-)
+from oncelog.wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData, ReplicaState, TopicData
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 ANSWER_MS: Final = 3_000

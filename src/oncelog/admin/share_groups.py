@@ -64,19 +64,29 @@ def share_offsets(cluster: Cluster, group: str) -> Program[list[ShareOffsetRow]]
     }
     starts, ends = yield from log_bounds(cluster, sorted(partitions))
     return [
-        ShareOffsetRow(
-            group,
-            place.topic,
-            place.partition,
-            partition.start_offset if partition.start_offset >= 0 and not partition.error_code else None,
-            starts.get(place),
-            ends.get(place),
-            _lag(partition, ends.get(place), starts.get(place)),
-            partition.leader_epoch,
-            (partition.error_message or explain(partition.error_code)) if partition.error_code else None,
-        )
+        offset_row(group, place, partition, starts.get(place), ends.get(place))
         for place, partition in sorted(partitions.items())
     ]
+
+
+def offset_row(
+    group: str,
+    place: TopicPartition,
+    partition: describe.DescribeShareGroupOffsetsResponsePartition,
+    log_start: int | None,
+    log_end: int | None,
+) -> ShareOffsetRow:
+    return ShareOffsetRow(
+        group,
+        place.topic,
+        place.partition,
+        partition.start_offset if partition.start_offset >= 0 and not partition.error_code else None,
+        log_start,
+        log_end,
+        _lag(partition, log_end, log_start),
+        partition.leader_epoch,
+        (partition.error_message or explain(partition.error_code)) if partition.error_code else None,
+    )
 
 
 def _lag(

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple, NewType
 
+from oncelog.base.grouping import group_by_key
+
 Offset = NewType("Offset", int)
 """Position of a record in a partition, 0-based; −1 means "none" in the protocol."""
 ProducerId = NewType("ProducerId", int)
@@ -50,10 +52,7 @@ class TopicPartition(NamedTuple):
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[TopicName, list[int]]:
-    indexes: dict[TopicName, list[int]] = {}
-    for partition in partitions:
-        indexes.setdefault(partition.topic, []).append(partition.partition)
-    return indexes
+    return group_by_key(partitions)
 
 
 _PARTITION_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})")

@@ -24,7 +24,7 @@ HAS_LOW_WATER_MARK: Final = _is_heeded(sys.platform, os.uname().release if hasat
 
 
 def set_low_water_mark(sock: Any, size_bytes: int) -> bool:
-    """Set the mark of ``sock``. Returns False, without effect, where the system does not support it."""
+    """Returns False, without effect, where the system does not support it."""
     if not HAS_LOW_WATER_MARK:
         return False
     try:

@@ -12,6 +12,7 @@ from copy import copy
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from oncelog.base.grouping import group_by_key
 from oncelog.base.ids import NO_TOPIC_ID, TopicName
 from oncelog.core.controller.resources import ConfigResourceType
 from oncelog.core.controller.topics.changes import MAX_PARTITIONS_PER_REQUEST
@@ -199,7 +200,5 @@ def _with(item: Any, name: str, value: object) -> Any:
 
 
 def _by_key(items: Sequence[Any], key: Callable[[Any], object]) -> Iterable[list[Any]]:
-    groups: dict[object, list[Any]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
+    groups = group_by_key((key(item), item) for item in items)
     return groups.values()

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -79,10 +79,14 @@ class GroupSync:
         groups = dict.fromkeys(move.group for move in moves)
         if loop_ms() < self._retry_due_ms:
             return {group: self._refused[group] for group in groups}
+        refused = await self._commit_each(groups, moves)
+        self._retry_due_ms = loop_ms() + _RETRY_MS
+        return refused
+
+    async def _commit_each(self, groups: Iterable[str], moves: Sequence[GroupMove]) -> dict[str, str]:
         refused: dict[str, str] = {}
         for group in groups:
             refused |= await self._commit([move for move in moves if move.group == group])
-        self._retry_due_ms = loop_ms() + _RETRY_MS
         return refused
 
     async def _commit(self, moves: Sequence[GroupMove]) -> dict[str, str]:
@@ -96,10 +100,7 @@ class GroupSync:
             groups = list(dict.fromkeys(move.group for move in moves))
             if len(groups) == 1:
                 return {groups[0]: str(error)}
-            refused: dict[str, str] = {}
-            for group in groups:
-                refused |= await self._commit([move for move in moves if move.group == group])
-            return refused
+            return await self._commit_each(groups, moves)
         if done:
             for move in moves:
                 move.copied.groups[move.group] = move.to.offset

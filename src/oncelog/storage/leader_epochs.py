@@ -24,8 +24,8 @@ class LeaderEpochs:
 
     __slots__ = ("changed", "entries")
 
-    def __init__(self, entries: list[EpochStart] | None = None) -> None:
-        self.entries = [] if entries is None else entries
+    def __init__(self) -> None:
+        self.entries: list[EpochStart] = []
         self.changed = False
 
     @property

@@ -195,8 +195,6 @@ class Recovery:
         segment.created_ms = self._now_ms
         return segment
 
-    # Directory
-
     def _remove_unowned_files(self, parsed: Iterable[tuple[int, str, str]], bases: set[int]) -> None:
         for base, extension, _ in parsed:
             if base not in bases and extension != SNAPSHOT:
@@ -213,8 +211,6 @@ class Recovery:
     def _load_producers(self, segments: list[Segment], first_offset: int, log_end: int) -> None:
         expired_before = self._now_ms - self._storage.producer_id_expiration_ms
         rebuild_producers(self._producers, self._snapshots, segments, first_offset, log_end, expired_before)
-
-    # Clean
 
     def _indexes_usable(self, parsed: Iterable[tuple[int, str, str]], segments: list[Segment]) -> bool:
         return not list(self._damaged_transaction_indexes(parsed, segments))
@@ -249,8 +245,6 @@ class Recovery:
             for _, header in segment.batches():
                 self._epochs.assign(header.partition_leader_epoch, header.base_offset)
                 break
-
-    # Unclean
 
     def _recover(self, segments: list[Segment], log_start: int, recovery_point: int) -> tuple[list[Segment], int]:
         first = 0

@@ -50,8 +50,6 @@ class Reader:
         if self.position != self.end:
             raise PeerError(f"{self.end - self.position} bytes left after the message")
 
-    # Fixed size.
-
     def unpack(self, layout: Struct) -> tuple[Any, ...]:
         """A run of fixed-size fields."""
         position = self.position
@@ -148,8 +146,6 @@ class Reader:
     def _length(self) -> int:
         return self.int32()
 
-    # Strings and bytes.
-
     def nullable_string(self) -> str | None:
         """UTF-8, at most 32,767 bytes; invalid bytes become U+FFFD, as in Java."""
         length = self._string_length()
@@ -195,8 +191,6 @@ class Reader:
         if value is None:
             raise PeerError("null in place of bytes")
         return bytes(value)
-
-    # Arrays.
 
     def _count(self, element_size: int) -> int:
         """A count checked against the bytes left; -1 is null."""

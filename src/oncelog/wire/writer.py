@@ -116,8 +116,6 @@ class Writer:
     def _length(self, length: int) -> None:
         self.buffer += _INT32.pack(length)
 
-    # Strings and bytes.
-
     def string(self, value: str | None) -> None:
         if value is None:
             raise ValueError("null where this version needs a string")
@@ -167,8 +165,6 @@ class Writer:
             return
         self._cuts += [(start + position, chunk) for position, chunk in other._cuts]
         self.buffer += other.buffer
-
-    # Arrays.
 
     def array_count(self, values: Sequence[object] | None) -> None:
         """The count before the elements; null is refused."""

@@ -32,13 +32,7 @@ from oncelog.core.groups.consumer.records import AnyRecord, GroupRecord, group_t
 from oncelog.core.groups.consumer.regular_expressions import decide_resolution
 from oncelog.core.groups.consumer.removal import decide_expiry
 from oncelog.core.groups.consumer.settings import GroupLimits, MigrationPolicy
-from oncelog.core.groups.model import (
-    GroupDecision,
-    HeartbeatRequest,
-    JoinRequest,
-    LeavingMember,
-    SyncRequest,
-)
+from oncelog.core.groups.model import GroupDecision, HeartbeatRequest, JoinRequest, LeavingMember, SyncRequest
 from oncelog.core.groups.modern.group import Refused
 from oncelog.core.groups.modern.topics import hash_of_topic
 from oncelog.core.groups.settings import GroupSettings

@@ -33,12 +33,7 @@ from oncelog.core.groups.share.heartbeat import ShareHeartbeat
 from oncelog.core.groups.share.settings import ShareGroupSettings
 from oncelog.core.groups.share_groups import OffsetsReply, ShareHeartbeatReply
 from oncelog.records.internal import share_group_records
-from oncelog.records.internal.share_group_records import (
-    ShareKey,
-    ShareMemberKey,
-    ShareStateTopicsValue,
-    ShareValue,
-)
+from oncelog.records.internal.share_group_records import ShareKey, ShareMemberKey, ShareStateTopicsValue, ShareValue
 from tests.conformance.groups.comparison import Different, EncodedRecord, as_bytes
 from tests.conformance.groups.core_group import TopicTable, TopicView
 from tests.conformance.groups.log import half_compacted

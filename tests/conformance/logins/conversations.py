@@ -20,10 +20,7 @@ from oncelog.wire.messages.alter_user_scram_credentials import (
 from oncelog.wire.messages.api_versions import ApiVersionsRequest
 from oncelog.wire.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
 from oncelog.wire.messages.create_topics import CreateTopicsRequest
-from oncelog.wire.messages.describe_delegation_token import (
-    DescribeDelegationTokenOwner,
-    DescribeDelegationTokenRequest,
-)
+from oncelog.wire.messages.describe_delegation_token import DescribeDelegationTokenOwner, DescribeDelegationTokenRequest
 from oncelog.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from oncelog.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from oncelog.wire.messages.fetch import FetchRequest

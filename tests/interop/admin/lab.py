@@ -10,11 +10,13 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
+from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.admin.transactions.transactional_ids import describe_transaction
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.client.blocking import Client
+from oncelog.client.blocking import Client, FetchSettings
 from oncelog.client.errors import BrokerRefused
+from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.programs.cluster import TRANSACTION_KEY
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
@@ -41,6 +43,18 @@ _PASSING: Final = (
 def at(topic: str, partition: int = 0) -> TopicPartition:
     """A partition by name."""
     return TopicPartition(TopicName(topic), partition)
+
+
+def make_topic(client: Client, name: str, partitions: int = 1) -> None:
+    create_topic(client, NewTopic(name, partitions=partitions, replication_factor=1))
+    client.topic(name)
+
+
+def committed(client: Client, partition: TopicPartition) -> list[bytes]:
+    """The records that a reader of committed records sees now."""
+    end = client.list_offsets({partition: -1}, read_committed=True)[partition].offset
+    fetched = client.fetch({partition: 0}, until={partition: end}, settings=FetchSettings(read_committed=True))
+    return [record.value or b"" for item in fetched for record in read_fetched(item, read_committed=True)]
 
 
 class ByHand:

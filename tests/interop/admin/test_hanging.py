@@ -15,11 +15,10 @@ from oncelog.admin.transactions.partition_offsets import bounds_of
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicPartition
 from oncelog.base.transaction_verdicts import ReasonCode, Verdict
-from oncelog.client.blocking import Client, FetchSettings
+from oncelog.client.blocking import Client
 from oncelog.client.errors import BrokerRefused
-from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
-from tests.interop.admin.lab import ByHand, at
+from tests.interop.admin.lab import ByHand, at, committed, make_topic
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -28,18 +27,6 @@ HOUR_MS = 3_600_000
 
 def long_ago() -> int:
     return int(time.time() * 1000) - HOUR_MS
-
-
-def make_topic(client: Client, name: str, partitions: int = 1) -> None:
-    create_topic(client, NewTopic(name, partitions=partitions, replication_factor=1))
-    client.topic(name)
-
-
-def committed(client: Client, partition: TopicPartition) -> list[bytes]:
-    """The records that a reader of committed records sees now."""
-    end = client.list_offsets({partition: -1}, read_committed=True)[partition].offset
-    fetched = client.fetch({partition: 0}, until={partition: end}, settings=FetchSettings(read_committed=True))
-    return [record.value or b"" for item in fetched for record in read_fetched(item, read_committed=True)]
 
 
 def verdicts(client: Client, topics: Iterable[str], min_age_ms: int | None = None) -> dict[TopicPartition, Verdict]:

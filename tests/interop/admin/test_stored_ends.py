@@ -12,18 +12,15 @@ import pytest
 from confluent_kafka import Producer
 
 from oncelog.admin.flink.sink_state import COMMITTER_STATE, WRITER_STATE
-from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.admin.transactions.ending import end_stored, plan_end
 from oncelog.admin.transactions.stored_identity import EndAction, IdentityState
 from oncelog.admin.transactions.termination import force_terminate
 from oncelog.admin.transactions.transactional_ids import describe_transaction
-from oncelog.base.ids import TopicPartition
-from oncelog.client.blocking import Client, FetchSettings, TransactionalProducer, TransactionSettings
-from oncelog.client.machine.consumed_records import read_fetched
+from oncelog.client.blocking import Client, TransactionalProducer, TransactionSettings
 from oncelog.client.machine.offsets import Committed
 from oncelog.client.machine.transaction_values import StoredTransaction
 from oncelog.client.programs.group import commit_offsets
-from tests.interop.admin.lab import ByHand, at
+from tests.interop.admin.lab import ByHand, at, committed, make_topic
 from tests.interop.cli.conftest import Ran, Run
 from tests.interop.cli.conftest import run_at as run_at  # a fixture
 from tests.unit.admin.flink import written
@@ -34,18 +31,6 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def run(servers: str, run_at: Callable[[str], Run]) -> Run:
     return run_at(servers)
-
-
-def make_topic(client: Client, name: str, partitions: int = 1) -> None:
-    create_topic(client, NewTopic(name, partitions=partitions, replication_factor=1))
-    client.topic(name)
-
-
-def committed(client: Client, partition: TopicPartition) -> list[bytes]:
-    """The records that a reader of committed records sees now."""
-    end = client.list_offsets({partition: -1}, read_committed=True)[partition].offset
-    fetched = client.fetch({partition: 0}, until={partition: end}, settings=FetchSettings(read_committed=True))
-    return [record.value or b"" for item in fetched for record in read_fetched(item, read_committed=True)]
 
 
 def identity(client: Client, name: str) -> StoredTransaction:

@@ -11,13 +11,7 @@ import pytest
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.client.aio import (
-    AsyncClient,
-    AsyncConsumer,
-    AsyncGroupConsumer,
-    AsyncProducer,
-    AsyncTransactionalProducer,
-)
+from oncelog.client.aio import AsyncClient, AsyncConsumer, AsyncGroupConsumer, AsyncProducer, AsyncTransactionalProducer
 from oncelog.client.blocking import Client, ClientConfig, FetchSettings
 from oncelog.client.blocking.producer import DeliveryFailed
 from oncelog.client.blocking.transactions import Committed, GroupMetadata, TransactionSettings

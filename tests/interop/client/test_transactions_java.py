@@ -14,12 +14,7 @@ from oncelog.client.aio import AsyncClient, AsyncGroupConsumer, AsyncTransaction
 from oncelog.client.blocking import Client, ClientConfig
 from oncelog.client.blocking.group import GroupConsumer
 from oncelog.client.blocking.producer import ProducerSettings
-from oncelog.client.blocking.transactions import (
-    Committed,
-    GroupMetadata,
-    TransactionalProducer,
-    TransactionSettings,
-)
+from oncelog.client.blocking.transactions import Committed, GroupMetadata, TransactionalProducer, TransactionSettings
 from oncelog.client.errors import ProducerFenced, TransactionFailed, UnsupportedRequest
 from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.group import GroupSettings

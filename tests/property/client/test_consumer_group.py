@@ -16,10 +16,7 @@ from oncelog.base.ids import MemberId, TopicName, TopicPartition
 from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.consumer_group import ConsumerGroupMember, State
 from oncelog.client.machine.group import GroupSettings
-from oncelog.wire.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-)
+from oncelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from tests.property.client.core_coordinator import CoreCoordinator
 
 STEPS = 400

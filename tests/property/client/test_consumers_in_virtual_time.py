@@ -28,10 +28,7 @@ from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.wire.message import Request
 from oncelog.wire.message import Response as ResponseMessage
-from oncelog.wire.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-)
+from oncelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from oncelog.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from oncelog.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from oncelog.wire.messages.list_offsets import (

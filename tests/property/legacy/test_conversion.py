@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import TypeVar
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,24 +14,14 @@ from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record, read_records
 from tests.message_sets import write
+from tests.programs import result_of
 
 MAX_BYTES = 1 << 20
 CODECS = st.sampled_from([Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
-R = TypeVar("R")
 
 maybe_bytes = st.none() | st.binary(max_size=80)
 times = st.integers(-1, 2**62)
 headers = st.just(()) | st.just((("h", b"v"),))
-
-
-def done(steps: Generator[None, None, R]) -> R:
-    """The result of steps, driven to their end."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: R = end.value
-            return result
 
 
 @pytest.mark.slow
@@ -61,7 +48,7 @@ def test_a_set_becomes_a_batch_of_the_same_records(
         for index, (each, key, value) in enumerate(given_out)
     ]
     data = write(messages, magic, codec)
-    batch = done(up_converted(data, shallow(data), MAX_BYTES, log_append_time=by_broker))
+    batch = result_of(up_converted(data, shallow(data), MAX_BYTES, log_append_time=by_broker))
     assert batch is not None
     header = read_header(batch)
     assert crc_matches(batch, 0, header)
@@ -98,7 +85,7 @@ def test_a_batch_becomes_sets_that_go_on_where_the_one_before_ended(
     expected = [record for record in records if record.offset >= position]
     results: list[Message] = []
     while True:
-        converted: Converted = done(
+        converted: Converted = result_of(
             down_converted(
                 batch, 0, read_header(batch), magic=magic, first_offset=position, room=room, max_bytes=MAX_BYTES
             )

@@ -93,9 +93,6 @@ def begin(bounds: Bounds) -> World:
     return put(world, 0, with_role(world, 0, world.brokers[0], None))
 
 
-# Machines from values, and back
-
-
 def machine_of(world: World, index: int) -> LeaderReplicas:
     broker = world.brokers[index]
     state, leading = world.journal[broker.image], broker.leading
@@ -177,9 +174,6 @@ def images_of(world: World) -> dict[BrokerId, BrokerImage]:
         for index, epoch in enumerate(world.registered)
         if epoch >= 0
     }
-
-
-# Roles
 
 
 def leads(state: PartitionImage, index: int, broker: Broker) -> bool:

@@ -9,14 +9,7 @@ from hypothesis import strategies as st
 
 from oncelog.base.ids import GroupId, LeaderEpoch, Offset, TopicId
 from oncelog.core.share_state.combining import combined
-from oncelog.core.share_state.model import (
-    DeleteState,
-    InitializeState,
-    ReadState,
-    ShareKey,
-    StateRequest,
-    WriteState,
-)
+from oncelog.core.share_state.model import DeleteState, InitializeState, ReadState, ShareKey, StateRequest, WriteState
 from oncelog.core.share_state.settings import ShareStateSettings
 from oncelog.core.share_state.shard import ShareStateShard
 from oncelog.records.internal.share_state_records import StateBatch

@@ -42,8 +42,6 @@ class ReplicaMachine(RuleBasedStateMachine):
         self.counter = 0
         self.leader.log.begin_epoch(0)
 
-    # The leader
-
     @rule(sizes=SIZES, producer=st.none() | PRODUCERS, transactional=st.booleans())
     def append(self, sizes: list[int], producer: int | None, transactional: bool) -> None:
         self.counter += 1
@@ -76,8 +74,6 @@ class ReplicaMachine(RuleBasedStateMachine):
         """The follower leads, whatever it has; the other one will find out where they part."""
         self.leader, self.follower = self.follower, self.leader
         self._lead_on(self.leader)
-
-    # The follower
 
     @rule(max_bytes=st.integers(1, 2000))
     def fetch(self, max_bytes: int) -> None:
@@ -118,8 +114,6 @@ class ReplicaMachine(RuleBasedStateMachine):
 
     def _cut(self, world: World, end: int) -> None:
         self.synced[id(world)] = min(self.synced.get(id(world), 0), end)
-
-    # Both
 
     @rule(leads=st.booleans())
     def sync(self, leads: bool) -> None:
@@ -190,8 +184,6 @@ class ReplicaMachine(RuleBasedStateMachine):
 
     def _world(self, leads: bool) -> World:
         return self.leader if leads else self.follower
-
-    # What always holds
 
     @invariant()
     def epoch_and_offset_name_the_same_bytes(self) -> None:

@@ -53,8 +53,6 @@ class LogMachine(RuleBasedStateMachine):
         self.pending: tuple[list[OpenFile], int] | None = None
         self.counter = 0
 
-    # What the model says
-
     def end(self) -> int:
         return self.written[-1].offset + 1 if self.written else self.start
 
@@ -70,8 +68,6 @@ class LogMachine(RuleBasedStateMachine):
             elif record.transactional:
                 begun.setdefault(record.producer, record.offset)
         return begun
-
-    # Rules
 
     @rule(sizes=st.lists(st.integers(0, 120), min_size=1, max_size=4), step=st.integers(-5, 50))
     def append(self, sizes: list[int], step: int) -> None:
@@ -199,8 +195,6 @@ class LogMachine(RuleBasedStateMachine):
         self.written = [record for record in self.written if record.offset < log.log_end_offset]
         self.start = log.log_start_offset
         self.synced = max(self.synced, log.durable_offset)
-
-    # What always holds
 
     @invariant()
     def same_as_the_model(self) -> None:

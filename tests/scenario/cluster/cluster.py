@@ -95,8 +95,6 @@ class Cluster:
         """A new client connection to a broker."""
         return self[broker_id].connect()
 
-    # Life and death
-
     def start(self, broker_id: int) -> ClusterDriver:
         """Start a broker, anew with the disk that it had."""
         settling, self._settling = self._settling, True
@@ -133,8 +131,6 @@ class Cluster:
         self.kill(broker_id)
         return self.start(broker_id)
 
-    # The network
-
     def cut(self, number: int, other: int) -> None:
         """Hold what two brokers send to each other; one way only: ``wire.cut``."""
         self.wire.cut(number, other)
@@ -145,8 +141,6 @@ class Cluster:
         self.wire.heal(number, other)
         self.wire.heal(other, number)
         self.settle()
-
-    # Time and progress
 
     def advance(self, milliseconds: int) -> None:
         """Move time on, stopping at every deadline of every node."""

@@ -95,8 +95,6 @@ class Wire:
         self._attempts: deque[tuple[Node, ConnectToBroker]] = deque()
         self._cuts: set[tuple[int, int]] = set()
 
-    # The nodes' effects
-
     def connect(self, source: Node, effect: ConnectToBroker) -> None:
         """A node connects."""
         self._attempts.append((source, effect))
@@ -122,8 +120,6 @@ class Wire:
         source = connection.source.broker_id
         if data is not None:
             self.sent.append((connection.target.broker_id if broker_id == source else source, broker_id, data))
-
-    # What a test does
 
     def cut(self, source: int, target: int) -> None:
         """Hold what goes from one broker to another."""

@@ -106,8 +106,6 @@ class Driver:
             apply_entry(self.shard, entry)
         self.carry_out(self.shard.loaded(self.now_ms))
 
-    # Driving
-
     def carry_out(self, decision: GroupDecision, token: int = 0) -> Any:
         """Append, apply and deliver; returns what the caller was told, None if it is parked."""
         if decision.records and self.refuse_appends:
@@ -159,8 +157,6 @@ class Driver:
             self.now_ms = max(self.now_ms, deadline_ms)
             self.carry_out(self.shard.tick(self.now_ms))
         self.now_ms = end_ms
-
-    # Requests
 
     def join(
         self,
@@ -281,8 +277,6 @@ class Driver:
             ).reply
         assert isinstance(reply, list)
         return {(f.topic, f.partition): f.committed.offset for f in reply}
-
-    # Looking
 
     def state(self, group: str = GROUP) -> str:
         """The group's state, or "Dead"."""

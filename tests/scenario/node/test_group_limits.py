@@ -10,10 +10,7 @@ from oncelog.core.controller.resources import ConfigResourceType
 from oncelog.node.cluster.group_settings import LimitsOfGroups
 from oncelog.node.coordinators import runner
 from oncelog.node.kernel.events import Outbox, Report
-from oncelog.wire.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-)
+from oncelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.wire.messages.incremental_alter_configs import (
     AlterableConfig,

@@ -5,14 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from oncelog.base.ids import GroupId, LeaderEpoch, Offset, TopicId
-from oncelog.core.share_state.model import (
-    InitializeState,
-    ReadState,
-    ShareKey,
-    StateReply,
-    StateRequest,
-    WriteState,
-)
+from oncelog.core.share_state.model import InitializeState, ReadState, ShareKey, StateReply, StateRequest, WriteState
 from oncelog.handlers.share.state_messages import message_of, replies_in
 from oncelog.records.internal.share_state_records import StateBatch
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest

@@ -5,12 +5,7 @@ from __future__ import annotations
 from oncelog.base.errors import ErrorCode as E
 from tests.scenario.node.requests import batch, create_topic, produce
 from tests.scenario.node.test_quotas import set_quota
-from tests.scenario.share.members import (
-    Member,
-    acquired,
-    errors,
-    write,
-)
+from tests.scenario.share.members import Member, acquired, errors, write
 
 T = ("t", 0)
 

@@ -9,14 +9,7 @@ from oncelog.handlers.groups import share_in_flight
 from oncelog.wire.messages import describe_share_group_offsets as wire
 from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.scenario.node.driver import Driver
-from tests.scenario.share.members import (
-    ACCEPT,
-    REJECT,
-    RELEASE,
-    Member,
-    acquired,
-    write,
-)
+from tests.scenario.share.members import ACCEPT, REJECT, RELEASE, Member, acquired, write
 
 AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = 0, 1, 2, 4
 LOCK_MS = 30_000

@@ -72,8 +72,6 @@ class Driver:
             self.shard.apply(key, value)
         self.carry_out(self.shard.loaded(self.now_ms))
 
-    # Driving
-
     def carry_out(self, decision: TransactionDecision, token: int = 0) -> Any:
         """Append, apply and deliver, then whatever is due; returns what the caller was told, None if it is parked."""
         if decision.records and self.refuse_appends:
@@ -188,8 +186,6 @@ class Driver:
             if not isinstance(reply, NeedsProducerId):
                 return reply
             producer_id = self.new_producer_id()
-
-    # Looking
 
     def held(self, tid: str = ID) -> Transaction:
         """The shard's state of an id."""

@@ -10,8 +10,6 @@ from oncelog.base.invariant import InvariantViolation
 from oncelog.core.transactions.model import InitReply, MarkersToWrite
 from tests.scenario.transactions.driver import Driver, partitions
 
-# Crashes and refusing logs
-
 
 @pytest.mark.parametrize("committed", [True, False])
 @pytest.mark.parametrize("written", range(4))
@@ -122,9 +120,6 @@ def test_a_refused_append_of_a_waiting_request_is_told() -> None:
     driver.run_due()
     assert driver.replies[driver.last_token] == InitReply(E.COORDINATOR_NOT_AVAILABLE)
     assert driver.init().identity == (1000, 2)
-
-
-# Loading
 
 
 def test_records_of_newer_versions_are_passed_over() -> None:

@@ -8,8 +8,6 @@ from oncelog.core.transactions.model import EndReply
 from oncelog.core.transactions.settings import TransactionSettings
 from tests.scenario.transactions.driver import ID, Driver, identity
 
-# Time-outs
-
 
 def test_a_time_out_raises_the_epoch_and_its_client_recovers() -> None:
     """KIP-890: EndTxn(abort) of the client then is a retry and returns the new epoch. A commit is fenced, so that the
@@ -89,9 +87,6 @@ def test_an_open_transaction_keeps_its_start_over_a_restart() -> None:
     assert again.state() == "Ongoing"
     again.advance(16_000)
     assert again.state() == "CompleteAbort"
-
-
-# Expiry
 
 
 def test_ids_expire_with_tombstones() -> None:

@@ -103,9 +103,6 @@ def test_the_audit_log_tells_what_was_written() -> None:
     assert ends_of([new_instance, hanging]) == [END]
 
 
-# Verdicts
-
-
 def opened(
     verdict: Verdict, *, producer: int = PRODUCER, age_ms: int = 400, found: str | None = None
 ) -> OpenTransaction:

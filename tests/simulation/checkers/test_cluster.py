@@ -170,9 +170,6 @@ def layout_delete(broker: BrokerId) -> Operation:
     return Delete(layout.broker_path(broker), -1)
 
 
-# Disks
-
-
 def disk(*batches: bytes, synced: int) -> MemoryFiles:
     """A disk with the partition's log, of which the first ``synced`` batches are durable."""
     files = MemoryFiles()
@@ -302,9 +299,6 @@ def test_replicas_with_the_same_log_know_the_same_of_producers() -> None:
     assert result.startswith("t-0, producer 7: broker 1")
 
 
-# At rest
-
-
 def test_at_rest_sets_are_full_replicas_equally_long_and_no_log_is_stray() -> None:
     full = BEGIN._replace(isr=(ONE, TWO, THREE))
     journal = Journal(full).journal
@@ -316,9 +310,6 @@ def test_at_rest_sets_are_full_replicas_equally_long_and_no_log_is_stray() -> No
     assert [rule for rule, _ in differences_at_rest(journal, {**ends, TWO: stray})] == [STRAY]
     assert [rule for rule, _ in differences_at_rest(Journal().journal, ends)] == [NOT_FULL]
     assert [rule for rule, _ in differences_at_rest(Journal(full, adding=(THREE,)).journal, ends)] == [MOVING]
-
-
-# Log starts
 
 
 def test_deleted_records_are_on_no_live_member() -> None:
@@ -343,9 +334,6 @@ def test_deleted_records_are_not_there_again_after_a_start() -> None:
     assert results == [], "as it was, of another topic, by a broker that did not live, on an empty disk"
     starts.started(ONE, {key: 4})
     assert results == [STILL_THERE]
-
-
-# The wire
 
 
 class Wire:

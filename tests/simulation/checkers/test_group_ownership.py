@@ -9,12 +9,7 @@ import pytest
 
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
-from oncelog.records.internal.consumer_protocol import (
-    Assignment,
-    Subscription,
-    encode_assignment,
-    encode_subscription,
-)
+from oncelog.records.internal.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
 from oncelog.wire.messages import consumer_group_heartbeat as chb
 from oncelog.wire.messages import heartbeat, join_group, leave_group, metadata, offset_commit, sync_group
 from tests.simulation.checkers.talk import NEW, OLD, Talk

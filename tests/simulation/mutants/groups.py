@@ -17,8 +17,6 @@ from oncelog.core.groups.offsets import OffsetStore
 from oncelog.core.groups.shard import GroupShard
 from tests.simulation.mutants.mutant import Mutant, every
 
-# Coordinators
-
 
 def _abort_commits_offsets(right: Any) -> Any:
     def end_transaction(self: OffsetStore, producer_id: Any, *, committed: bool) -> None:
@@ -74,9 +72,6 @@ def _decided_passed_over(right: Any) -> Any:
         return frozenset()
 
     return senders_of
-
-
-# Clients
 
 
 def _retry_with_new_sequence(right: Any) -> Any:

@@ -27,8 +27,6 @@ from oncelog.storage.segment.batch_scan import iter_batches
 from oncelog.storage.segment.segment import Segment
 from tests.simulation.mutants.mutant import Mutant, every
 
-# Producers
-
 
 def _window(right: int) -> int:
     return right - 1
@@ -65,9 +63,6 @@ def _forget_producers(right: Any) -> Any:
         state.load((), state.end_offset)
 
     return load_into
-
-
-# Reading
 
 
 def _lso_ignores_one(right: Any) -> Any:
@@ -143,9 +138,6 @@ def _fetch_forgotten(right: Any) -> Any:
     return release
 
 
-# Recovery
-
-
 def _torn_batch_stays(right: Any) -> Any:
     def iter_checked(file: Any, position: int, end: int, limit: int) -> Any:
         for at, header in iter_batches(file, position, end, 1 << 20):
@@ -191,9 +183,6 @@ def _topic_left_behind(right: Any) -> Any:
         return RemoveDirectories(self.files, partition, [])
 
     return put_aside
-
-
-# Compaction and retention
 
 
 def _latest_dropped(right: Any) -> Any:

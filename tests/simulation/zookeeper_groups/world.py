@@ -133,8 +133,6 @@ class _World:
         ours = _Ours(name, member, carrier)
         self.ours.append(ours)
 
-    # One moment.
-
     def tick(self) -> None:
         """Let some time pass, and everybody do what is due."""
         self.tree.now_ms += self.seed.randrange(1, STEP_MS)
@@ -219,8 +217,6 @@ class _World:
     def _count(self, partition: TopicPartition, offset: int) -> None:
         self.read[partition][offset] += 1
 
-    # What happens to the group.
-
     def happen(self) -> None:
         """Now and then somebody joins, leaves or dies, or the topic grows."""
         chance = self.seed.random()
@@ -252,8 +248,6 @@ class _World:
             ours.is_dead = True
         else:
             self.java.remove(ours)
-
-    # The rules.
 
     def _check(self) -> None:
         now_ms = self.tree.now_ms

@@ -4,21 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog.admin.group_descriptions import (
-    GroupDescription,
-    Handover,
-    MemberRow,
-    describe_group,
-    list_groups,
-)
-from oncelog.admin.groups import (
-    ResetRow,
-    delete_groups,
-    delete_offsets,
-    execute_reset,
-    group_lag,
-    share_offsets,
-)
+from oncelog.admin.group_descriptions import GroupDescription, Handover, MemberRow, describe_group, list_groups
+from oncelog.admin.groups import ResetRow, delete_groups, delete_offsets, execute_reset, group_lag, share_offsets
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.errors import BrokerRefused, UnsupportedRequest

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from oncelog.client.blocking import Client
 from oncelog.console.pages import groups, overview
 from oncelog.console.records import decoding, merged_records
 from oncelog.testing.broker import Broker
@@ -34,6 +35,12 @@ def broker() -> Iterator[Broker]:
     """A broker."""
     with Broker({"transaction.partition.verification.enable": "false"}) as started:  # Or nothing could hang.
         yield started
+
+
+@pytest.fixture
+def client(broker: Broker) -> Iterator[Client]:
+    with Client(broker.bootstrap_servers) as made:
+        yield made
 
 
 @pytest.fixture

@@ -80,8 +80,6 @@ class Machine:
         kept = [(key, value) for key, value in self.lines if value is not None and latest[key] is value]
         return Machine(kept)
 
-    # What clients ask
-
     def register(self, subject: str, text: str, *references: Reference, **fields: object) -> Version:
         request = Request(subject, Schema(text, SchemaType.AVRO, references))
         return self.run(register(self.store, replace(request, **fields)))  # type: ignore[arg-type]

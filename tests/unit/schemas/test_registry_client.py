@@ -11,12 +11,7 @@ from uuid import UUID
 import pytest
 
 from oncelog.schemas.client import http_connections
-from oncelog.schemas.client.errors import (
-    NotRegistered,
-    RegistryConfigError,
-    RegistryRefused,
-    RegistryUnavailable,
-)
+from oncelog.schemas.client.errors import NotRegistered, RegistryConfigError, RegistryRefused, RegistryUnavailable
 from oncelog.schemas.client.registry import Registry, SubjectVersion, context_of
 from oncelog.schemas.client.settings import parse_settings
 from oncelog.schemas.formats.references import dependencies_of

@@ -13,10 +13,11 @@ from oncelog.records.record import Record, read_records
 from oncelog.sim.virtual.files import MemoryFiles
 from oncelog.storage.log.append import Appended, append_batch
 from oncelog.storage.log.partition_log import PartitionLog
-from oncelog.storage.log.read import Read, Scan, Search, TimestampOffset, read_batches
+from oncelog.storage.log.read import Read, Search, TimestampOffset, read_batches
 from oncelog.storage.log_config import LogConfig, StorageConfig
 from oncelog.storage.log_directory import LogDirectory
 from oncelog.storage.maintenance.jobs import Job
+from tests.programs import result_of
 
 PARTITION = TopicPartition(TopicName("t"), 0)
 TOPIC_ID = TopicId(bytes(range(16)))
@@ -125,19 +126,10 @@ def found_by(search: Search) -> TimestampOffset | None:
     try:
         scan = next(search)
         while True:
-            scan = search.send(_ended(scan))
+            scan = search.send(result_of(scan))
     except StopIteration as end:
         value = end.value
     return value
-
-
-def _ended(scan: Scan) -> TimestampOffset | None:
-    while True:
-        try:
-            next(scan)
-        except StopIteration as end:
-            value: TimestampOffset | None = end.value
-            return value
 
 
 def content(read: Read) -> bytes:

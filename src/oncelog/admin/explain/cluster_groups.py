@@ -29,6 +29,7 @@ from oncelog.admin.transactions.broker_requests import (
     send_requests,
 )
 from oncelog.base.errors import ErrorCode
+from oncelog.base.grouping import group_by_key
 from oncelog.base.ids import TopicPartition
 from oncelog.client.errors import BrokerRefused, ClientError, explain
 from oncelog.client.machine.connection import Response
@@ -185,9 +186,7 @@ def _offsets_in(
 
 def by_coordinator(rows: Iterator[GroupRow] | Sequence[GroupRow]) -> Iterator[tuple[int, list[str]]]:
     """Names of groups by coordinator, as many as fit into a request."""
-    names: dict[int, list[str]] = {}
-    for row in rows:
-        names.setdefault(row.coordinator, []).append(row.group)
+    names = group_by_key((row.coordinator, row.group) for row in rows)
     for broker, listed in names.items():
         for start in range(0, len(listed), GROUPS_PER_REQUEST):
             yield broker, listed[start : start + GROUPS_PER_REQUEST]

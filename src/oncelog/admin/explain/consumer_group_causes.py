@@ -151,7 +151,7 @@ def _held(facts: GroupFacts, giver: MemberRow, waiting: dict[MemberRow, list[Top
         affected=[f"{_name(receiver)} ({shortened(parts)})" for receiver, parts in waiting.items()],
         clears=_until(since_ms if was_told or is_classic else None, timeout_ms),
         advice="Its own log says what it does; stopped, it leaves its partitions to the others. To see who waits:",
-        commands=[_describe(facts, options)],
+        commands=[describe_command(facts, options)],
     )
 
 
@@ -243,7 +243,7 @@ def _away(facts: GroupFacts, member: MemberRow, options: str) -> Finding:
         affected=[f"everything that waits for {shortened(member.partitions)}"] if unread else [],
         clears=clears,
         advice="To see all members:" if unread else "",
-        commands=[_describe(facts, options)] if unread else [],
+        commands=[describe_command(facts, options)] if unread else [],
     )
 
 
@@ -300,7 +300,7 @@ def _epochs_finding(
         affected=sorted({member.client_id for member in facts.description.members}),
         clears="It clears when no member comes or goes, and no subscription or topic changes.",
         advice="To see its members and epochs now:",
-        commands=[_describe(facts, options)],
+        commands=[describe_command(facts, options)],
     )
 
 
@@ -312,5 +312,5 @@ def _client(member: MemberRow) -> str:
     return f"{member.client_id!r} on {member.host.lstrip('/')}"
 
 
-def _describe(facts: GroupFacts, options: str) -> str:
+def describe_command(facts: GroupFacts, options: str) -> str:
     return f"oncelog group describe --members{options} {argument(facts.description.group)}"

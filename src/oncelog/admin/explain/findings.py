@@ -177,6 +177,14 @@ def _merged(alike: list[Finding]) -> Finding:
     )
 
 
+def with_partitions(findings: Iterable[Finding], partitions: Iterable[TopicPartition]) -> list[Finding]:
+    by_name = {str(partition): partition for partition in partitions}
+    return [
+        replace(finding, partitions=(by_name[finding.about],)) if finding.about in by_name else finding
+        for finding in findings
+    ]
+
+
 def joined(names: Sequence[str]) -> str:
     """``a``, ``a and b``, ``a, b and c``."""
     return "".join(names) if len(names) < 2 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
-from oncelog.admin.explain.consumer_group_causes import consumer_group_findings
+from oncelog.admin.explain.consumer_group_causes import consumer_group_findings, describe_command
 from oncelog.admin.explain.consumer_group_history import ClientHost
-from oncelog.admin.explain.findings import Cause, Finding, Severity
+from oncelog.admin.explain.findings import Cause, Finding, Severity, with_partitions
 from oncelog.admin.explain.group_facts import Denied, GroupFacts
 from oncelog.admin.explain.group_history import Generation
 from oncelog.admin.explain.pending_members import SESSION_MS, pending_member
@@ -53,11 +52,7 @@ def group_findings(facts: GroupFacts, options: str = "") -> list[Finding]:
         *uncommitted_findings(facts, options),
         *stalled_partition_findings(facts, options),
     ]
-    by_name = {str(partition): partition for partition in facts.partitions}
-    return [
-        replace(finding, partitions=(by_name[finding.about],)) if finding.about in by_name else finding
-        for finding in findings
-    ]
+    return with_partitions(findings, facts.partitions)
 
 
 def not_permitted(denied: Sequence[Denied], options: str) -> Finding | None:
@@ -114,7 +109,7 @@ def _no_members(facts: GroupFacts, options: str) -> Finding | None:
         affected=["everything that waits for what this group does"] if behind else [],
         clears="It clears when a consumer of the group is started.",
         advice="To see where it is, and who has been its members:" if behind else "",
-        commands=[_describe(facts, options)] if behind else [],
+        commands=[describe_command(facts, options)] if behind else [],
     )
 
 
@@ -144,7 +139,7 @@ def _rebalancing(facts: GroupFacts, options: str) -> Finding | None:
         affected=[member.client_id for member in described.members],
         clears=f"{clears}.",
         advice="To see who has joined; a member that is missing works on what it has been given, or is dead:",
-        commands=[_describe(facts, options)],
+        commands=[describe_command(facts, options)],
     )
 
 
@@ -190,7 +185,7 @@ def _rebalances_repeatedly(facts: GroupFacts, options: str) -> Finding | None:
         affected=sorted({member.client_id for member in facts.description.members}),
         clears="It clears when no member comes or goes.",
         advice="To see who they are now:",
-        commands=[_describe(facts, options)],
+        commands=[describe_command(facts, options)],
     )
 
 
@@ -303,7 +298,3 @@ def _beyond_end(facts: GroupFacts, partition: TopicPartition, position: int, end
 def _reset(facts: GroupFacts, partition: TopicPartition, to: str, options: str) -> str:
     place, group = option("--topic", f"{partition.topic}:{partition.partition}"), argument(facts.description.group)
     return f"oncelog group reset-offsets {place} {to} --execute{options} {group}"
-
-
-def _describe(facts: GroupFacts, options: str) -> str:
-    return f"oncelog group describe --members{options} {argument(facts.description.group)}"

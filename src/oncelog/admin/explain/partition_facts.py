@@ -147,19 +147,18 @@ def log_starts(cluster: Cluster, selected: list[TopicPartition]) -> Program[dict
     for broker, part in led.items():
         message = list_offsets_request(cluster.view, dict.fromkeys(part, EARLIEST), part, read_committed=False)
         requests.append(BrokerRequest(broker, message, f"first offsets of {len(part)} partitions"))
-    answers = yield from send_requests(cluster, requests)
-    return {
-        partition: offset
-        for _, answer in answers
-        if not isinstance(answer, Unanswered)
-        for partition, offset in offsets_in(answer)[0].items()
-    }
+    return (yield from _offsets(cluster, requests))
 
 
 def leader_ends(cluster: Cluster, selected: Sequence[TopicPartition]) -> Program[dict[TopicPartition, int]]:
     """The ends of the leaders' logs, which consumers do not see while followers lack records."""
     led, _ = leaders(cluster, selected)
-    requests = [_ends_request(cluster, broker, part) for broker, part in led.items()]
+    return (yield from _offsets(cluster, [_ends_request(cluster, broker, part) for broker, part in led.items()]))
+
+
+def _offsets(
+    cluster: Cluster, requests: Sequence[BrokerRequest[ListOffsetsResponse]]
+) -> Program[dict[TopicPartition, int]]:
     answers = yield from send_requests(cluster, requests)
     return {
         partition: offset

@@ -190,9 +190,6 @@ def _slow_followers(cluster: Cluster, facts: ClusterFacts, options: str) -> Prog
     return [finding_problem(finding, options) for finding in merge_alike(findings)]
 
 
-# In bulk
-
-
 def _bulk_facts(cluster: Cluster, progress: Progress) -> Program[ClusterFacts]:
     progress(0, _STEPS)
     status = yield from cluster_status(cluster, spare=False)
@@ -261,9 +258,6 @@ def _add_partitions(cluster: Cluster, facts: ClusterFacts) -> Program[None]:
             log_start=starts.get(partition),
             bounds=facts.bounds.get(partition),
         )
-
-
-# Groups
 
 
 def _findings(facts: GroupFacts, options: str) -> list[Finding]:

@@ -19,11 +19,7 @@ from oncelog.client.errors import ClientError, explain
 from oncelog.client.machine.offsets import LAST_VERSION_BY_NAME, offset_fetch_request
 from oncelog.client.programs import Cluster, Program, operation
 from oncelog.wire.messages.list_groups import ListGroupsRequest
-from oncelog.wire.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
+from oncelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 
 MOST_GROUPS: Final = 1000
 GROUPS_PER_REQUEST: Final = 100

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
+from oncelog.base.grouping import group_by_key
 from oncelog.base.ids import TopicPartition
 from oncelog.client.errors import ClientError, explain
 from oncelog.client.machine.connection import Response
@@ -133,9 +134,7 @@ def leaders(
 
 def refusals(codes: Mapping[TopicPartition, int], broker: int) -> list[Unanswered]:
     """Refused partitions grouped by reason: a thousand of them are one line."""
-    gathered: dict[int, list[TopicPartition]] = {}
-    for partition, code in codes.items():
-        gathered.setdefault(code, []).append(partition)
+    gathered = group_by_key((code, partition) for partition, code in codes.items())
     return [Unanswered(broker, _named(partitions), explain(code)) for code, partitions in gathered.items()]
 
 

@@ -23,6 +23,7 @@ from oncelog.admin.transactions.transactional_ids import (
     list_transactions,
 )
 from oncelog.base.errors import ErrorCode
+from oncelog.base.grouping import group_by_key
 from oncelog.base.ids import TopicPartition
 from oncelog.client.errors import ClientError
 from oncelog.client.programs import Cluster, Program
@@ -54,9 +55,7 @@ def query_coordinators(
     if not rows:
         return CoordinatorAnswers([], {})
     listing = yield from _list_all(cluster, sorted({row.producer_id for row in rows}))
-    by_producer: dict[int, list[str]] = {}
-    for listed_row in listing.rows:
-        by_producer.setdefault(listed_row.producer_id, []).append(listed_row.transactional_id)
+    by_producer = group_by_key((listed_row.producer_id, listed_row.transactional_id) for listed_row in listing.rows)
     described = yield from _describe_all(
         cluster, listing, {row.transactional_id for row in rows if row.transactional_id}
     )

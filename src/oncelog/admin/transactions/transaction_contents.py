@@ -26,6 +26,7 @@ from oncelog.admin.transactions.broker_requests import (
 from oncelog.admin.transactions.fetches import fetch_request, fetched_in
 from oncelog.admin.transactions.partition_offsets import Bounds, bounds_of, timestamp_of
 from oncelog.admin.transactions.producers import ProducerRow, describe_producers
+from oncelog.base.grouping import group_by_key
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import MIB
 from oncelog.client.errors import explain
@@ -119,9 +120,7 @@ def read_contents(
     yield from cluster.metadata({partition.topic for partition in listed})
     described = yield from describe_producers(cluster, listed, open_only=True)
     bounds, unanswered = yield from bounds_of(cluster, listed)
-    open_by_partition: dict[TopicPartition, list[ProducerRow]] = {}
-    for row in described.rows:
-        open_by_partition.setdefault(row.topic_partition, []).append(row)
+    open_by_partition = group_by_key((row.topic_partition, row) for row in described.rows)
     counts = {}
     for partition in listed:
         own = _own(stored, open_by_partition.get(partition, ()))

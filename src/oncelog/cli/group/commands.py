@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.ids import TopicName, TopicPartition, by_topic
 from oncelog.base.suggestions import did_you_mean
 from oncelog.cli.group import zookeeper as group_zookeeper
 from oncelog.cli.group.share import SHARE_GROUPS_OFF, Share, group_configs, print_configs
@@ -389,11 +389,8 @@ def _target(
 
 def _ranges(partitions: tuple[TopicPartition, ...]) -> str:
     """``topic:0,2-4 other:1``."""
-    by_topic: dict[str, list[int]] = {}
-    for partition in sorted(partitions):
-        by_topic.setdefault(partition.topic, []).append(partition.partition)
     texts = []
-    for topic, indexes in by_topic.items():
+    for topic, indexes in by_topic(sorted(partitions)).items():
         runs: list[list[int]] = []
         for index in indexes:
             if runs and runs[-1][1] == index - 1:

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oncelog.base.text import counted
-from oncelog.cli.mirror.settings import (
-    ConfigOptions,
-    EndOptions,
-    Groups,
-    MirrorMakerOptions,
-    Topics,
-    read_clusters,
-)
+from oncelog.cli.mirror.settings import ConfigOptions, EndOptions, Groups, MirrorMakerOptions, Topics, read_clusters
 from oncelog.cli.support.options import AsJson
 from oncelog.cli.support.output import print_json_line, print_rows, print_table, progress
 from oncelog.cli.support.terminal import print_line

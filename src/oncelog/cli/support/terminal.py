@@ -20,9 +20,9 @@ def print_line(text: object = "", *, err: bool = False, flush: bool = False) -> 
         stream.flush()
 
 
-def print_lines(text: str, *, err: bool = False) -> None:
+def print_lines(text: str) -> None:
     """Prints text whose line ends are ours: help, a plan."""
-    (sys.stderr if err else sys.stdout).write(visible_lines(text) + "\n")
+    sys.stdout.write(visible_lines(text) + "\n")
 
 
 def print_document(text: str) -> None:

@@ -14,12 +14,7 @@ from typing import Self
 
 from oncelog.client.aio.client import AsyncClient, loop_ms
 from oncelog.client.aio.driver import failure_of
-from oncelog.client.machine.share.values import (
-    Acknowledged,
-    AcquiredBatches,
-    ShareRecord,
-    ShareSettings,
-)
+from oncelog.client.machine.share.values import Acknowledged, AcquiredBatches, ShareRecord, ShareSettings
 from oncelog.client.programs.share_records import ShareRecords
 
 OnAcknowledged = Callable[[list[Acknowledged]], Awaitable[None]]

@@ -11,12 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from oncelog.client.blocking.client import Client
-from oncelog.client.machine.share.values import (
-    Acknowledged,
-    AcquiredBatches,
-    ShareRecord,
-    ShareSettings,
-)
+from oncelog.client.machine.share.values import Acknowledged, AcquiredBatches, ShareRecord, ShareSettings
 from oncelog.client.programs.share_records import ShareRecords
 
 OnAcknowledged = Callable[[list[Acknowledged]], None]

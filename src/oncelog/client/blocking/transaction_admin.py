@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
+from oncelog.base.grouping import group_by_key
 from oncelog.base.ids import TopicName
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused
@@ -56,9 +57,7 @@ def _end(client: Client, stored: StoredTransaction, commit: bool) -> int:
 
 def present_identities(client: Client, names: Iterable[str]) -> dict[str, PresentIdentity]:
     """The current identities of transactional ids, without ids unknown to their coordinator. Raises BrokerRefused."""
-    by_broker: dict[int, list[str]] = {}
-    for name in names:
-        by_broker.setdefault(client.coordinator(name, TRANSACTION_KEY), []).append(name)
+    by_broker = group_by_key((client.coordinator(name, TRANSACTION_KEY), name) for name in names)
     identities: dict[str, PresentIdentity] = {}
     for broker_names in by_broker.values():
         for start in range(0, len(broker_names), IDS_PER_REQUEST):
@@ -69,9 +68,7 @@ def present_identities(client: Client, names: Iterable[str]) -> dict[str, Presen
 
 def _describe(client: Client, names: list[str]) -> dict[str, PresentIdentity]:
     """Describe ``names``, with one request for each of their current coordinators."""
-    by_broker: dict[int, list[str]] = {}
-    for name in names:
-        by_broker.setdefault(client.coordinator(name, TRANSACTION_KEY), []).append(name)
+    by_broker = group_by_key((client.coordinator(name, TRANSACTION_KEY), name) for name in names)
     identities: dict[str, PresentIdentity] = {}
     for broker, part in by_broker.items():
         response = client.request(DescribeTransactionsRequest(transactional_ids=part), broker=broker)

@@ -25,6 +25,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
+from oncelog.base.grouping import group_by_key
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.group import GroupSettings
@@ -318,10 +319,10 @@ class ConsumerGroupMember:
 
 def _by_topic(partitions: Iterable[AssignedPartition]) -> list[TopicPartitions]:
     """Partitions as a heartbeat lists them, sorted so that the same list has the same bytes."""
-    topics: dict[bytes, list[int]] = {}
-    for topic_id, partition in sorted(partitions):
-        topics.setdefault(topic_id, []).append(partition)
-    return [TopicPartitions(topic_id=topic_id, partitions=indexes) for topic_id, indexes in topics.items()]
+    return [
+        TopicPartitions(topic_id=topic_id, partitions=indexes)
+        for topic_id, indexes in group_by_key(sorted(partitions)).items()
+    ]
 
 
 _EXPLANATIONS: Final[dict[int, str]] = {

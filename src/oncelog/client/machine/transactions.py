@@ -41,15 +41,7 @@ from oncelog.client.machine.transaction_requests import (
     refused_partitions,
     without_errors,
 )
-from oncelog.client.machine.transaction_states import (
-    FENCED,
-    NEXT,
-    State,
-    Step,
-    Verdict,
-    produce_verdict,
-    verdict,
-)
+from oncelog.client.machine.transaction_states import FENCED, NEXT, State, Step, Verdict, produce_verdict, verdict
 from oncelog.client.machine.transaction_values import Ended, StoredTransaction, TransactionSettings
 from oncelog.wire.messages.end_txn import EndTxnResponse
 from oncelog.wire.messages.init_producer_id import InitProducerIdResponse

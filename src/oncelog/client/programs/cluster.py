@@ -94,20 +94,12 @@ class Cluster:
         link = yield from self.link(broker)
         return (yield from call(link, message, version, timeout_ms))
 
-    def at_coordinator(
-        self,
-        key: str,
-        message: Request[R],
-        *,
-        key_type: int = GROUP_KEY,
-        at_most: int | None = None,
-        timeout_ms: int | None = None,
-    ) -> Program[R]:
-        """Send one request to the coordinator of a group (or transactional id), up to version ``at_most``, those from
-        before Apache Kafka 4 too. Not retried; for use in ``retrying``."""
-        broker = yield from self.coordinator(key, key_type)
+    def at_coordinator(self, group: str, message: Request[R], *, at_most: int | None = None) -> Program[R]:
+        """Send one request to the coordinator of a group, up to version ``at_most``, those from before Apache Kafka 4
+        too. Not retried; for use in ``retrying``."""
+        broker = yield from self.coordinator(group)
         link = yield from self.link(broker)
-        return (yield from call(link, message, link.versions.choose(message, at_most, old=True), timeout_ms))
+        return (yield from call(link, message, link.versions.choose(message, at_most, old=True)))
 
     def link(self, broker: Broker = "any") -> Program[Link]:
         """An open link, opened once for all programs that wait for it.

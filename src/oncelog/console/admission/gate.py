@@ -19,13 +19,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from oncelog.console.admission.forms import MAX_FORM_BYTES, MAX_UPLOAD_BYTES, Form, read_form
-from oncelog.console.admission.refusals import (
-    Refusals,
-    form_address,
-    is_local,
-    own_address,
-    path_in_cluster,
-)
+from oncelog.console.admission.refusals import Refusals, form_address, is_local, own_address, path_in_cluster
 from oncelog.console.admission.sessions import Session, cookie_of, form_token, is_form_token, new_session, session_of
 from oncelog.console.settings import Settings, may_be_addressed_as
 from oncelog.listening.waiting import source_of

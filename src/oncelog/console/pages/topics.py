@@ -13,13 +13,7 @@ from oncelog.admin.transactions.partition_offsets import bounds_of
 from oncelog.client.blocking.client import EARLIEST, Client
 from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.console.cluster.rates import Rate
-from oncelog.console.cluster.topic_figures import (
-    TopicFigures,
-    observed_rates,
-    place,
-    read_figures,
-    sizes_of,
-)
+from oncelog.console.cluster.topic_figures import TopicFigures, observed_rates, place, read_figures, sizes_of
 from oncelog.console.metrics.sampler import Sampler
 from oncelog.console.page import PageRequest
 from oncelog.console.rendering import one_page

@@ -24,16 +24,7 @@ from oncelog.console.records.record_filter import (
     TextIn,
     path_of,
 )
-from oncelog.console.records.record_states import (
-    ABORTED,
-    COMMITTED,
-    ENDED,
-    MARKER,
-    OPEN,
-    PLAIN,
-    UNDECIDED,
-    UNREADABLE,
-)
+from oncelog.console.records.record_states import ABORTED, COMMITTED, ENDED, MARKER, OPEN, PLAIN, UNDECIDED, UNREADABLE
 
 NEEDLE_FORMATS: Final = ("text", "hex")
 MAX_POSITIONS_LENGTH: Final = 60_000

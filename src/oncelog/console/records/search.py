@@ -16,14 +16,7 @@ from oncelog.client.machine.positions import Fetched, FetchSettings
 from oncelog.console.records.matching import matching_records
 from oncelog.console.records.read_lock import ANSWER_MS, held
 from oncelog.console.records.record_filter import RecordFilter
-from oncelog.console.records.record_states import (
-    MARKER,
-    PLAIN,
-    UNDECIDED,
-    UNREADABLE,
-    StoredRecord,
-    decided_states,
-)
+from oncelog.console.records.record_states import MARKER, PLAIN, UNDECIDED, UNREADABLE, StoredRecord, decided_states
 from oncelog.console.records.transaction_outcomes import Outcomes, Settled
 from oncelog.records.batch import BatchHeader, iter_headers
 from oncelog.records.errors import CorruptBatch

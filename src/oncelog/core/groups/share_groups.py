@@ -21,12 +21,7 @@ from oncelog.core.groups.modern.group import Refused
 from oncelog.core.groups.modern.members import NO_PARTITIONS, Partitions
 from oncelog.core.groups.modern.topics import Topics
 from oncelog.core.groups.share import offsets, records
-from oncelog.core.groups.share.decision import (
-    UNINITIALIZED_OFFSET,
-    PartitionState,
-    ShareDecision,
-    ShareHeartbeatAnswer,
-)
+from oncelog.core.groups.share.decision import UNINITIALIZED_OFFSET, PartitionState, ShareDecision, ShareHeartbeatAnswer
 from oncelog.core.groups.share.group import ShareGroup, state_topics_of
 from oncelog.core.groups.share.heartbeat import ShareHeartbeat, decide_heartbeat, decide_leave, remove_member
 from oncelog.core.groups.share.settings import ShareGroupSettings

@@ -7,14 +7,7 @@ from typing import Final
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TransactionalId
 from oncelog.core.transactions.identity import Identity
-from oncelog.core.transactions.model import (
-    AddReply,
-    AddRequest,
-    EndReply,
-    EndRequest,
-    Reply,
-    TransactionRequest,
-)
+from oncelog.core.transactions.model import AddReply, AddRequest, EndReply, EndRequest, Reply, TransactionRequest
 from oncelog.core.transactions.settings import TRANSACTIONS_V2
 
 MAX_IDS: Final = 10_000  # those whose transactions ended last

@@ -11,12 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import (
-    CoordinatorEpoch,
-    ProducerId,
-    TopicPartition,
-    TransactionalId,
-)
+from oncelog.base.ids import CoordinatorEpoch, ProducerId, TopicPartition, TransactionalId
 from oncelog.core.transactions.identity import NO_IDENTITY, Identity
 
 FLEXIBLE_RECORDS: Final = 1

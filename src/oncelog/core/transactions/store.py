@@ -12,7 +12,15 @@ from collections.abc import Iterator
 from sys import intern
 from typing import Final
 
-from oncelog.base.ids import NO_PRODUCER_ID, ProducerEpoch, ProducerId, TopicName, TopicPartition, TransactionalId
+from oncelog.base.ids import (
+    NO_PRODUCER_ID,
+    ProducerEpoch,
+    ProducerId,
+    TopicName,
+    TopicPartition,
+    TransactionalId,
+    by_topic,
+)
 from oncelog.core.transactions.identity import Identity
 from oncelog.core.transactions.model import FLEXIBLE_RECORDS, Record
 from oncelog.core.transactions.settings import TransactionSettings
@@ -37,10 +45,7 @@ def is_whole(value: bytes) -> bool:
 
 
 def record_of(transaction: Transaction, settings: TransactionSettings) -> Record:
-    grouped: dict[TopicName, list[int]] = {}
-    for topic, partition in transaction.partitions:
-        grouped.setdefault(topic, []).append(partition)
-    topics = tuple((topic, tuple(partitions)) for topic, partitions in grouped.items())
+    topics = tuple((topic, tuple(partitions)) for topic, partitions in by_topic(transaction.partitions).items())
     following = transaction.next_identity
     value = TransactionValue(
         *transaction.identity,

@@ -12,6 +12,7 @@ from typing import Final, Protocol, TypeVar
 
 from oncelog.base.acls import AclBinding, AclEntry, PatternType, Permission, ResourcePattern
 from oncelog.base.errors import ErrorCode, PeerError
+from oncelog.base.grouping import group_by_key
 from oncelog.core.acls.texts import acl_text
 from oncelog.core.controller.entities.acl_changes import (
     MAX_ACLS,
@@ -158,9 +159,10 @@ def describe(request: DescribeAclsRequest, context: Context) -> DescribeAclsResp
         return with_outcome(DescribeAclsResponse(), CLUSTER_DENIED)
     if not _has_authorizer(context):
         return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=_DISABLED_MESSAGE)
-    lists: dict[ResourcePattern, list[AclDescription]] = {}
-    for pattern, entry in matching(context.cluster.image, matches, MAX_ACLS):
-        lists.setdefault(pattern, []).append(_described(AclBinding(pattern, entry)))
+    lists = group_by_key(
+        (pattern, _described(AclBinding(pattern, entry)))
+        for pattern, entry in matching(context.cluster.image, matches, MAX_ACLS)
+    )
     config = context.cluster.config
     return DescribeAclsResponse(
         # Both settings grant access beside the lists: returned to requests that set our tag.

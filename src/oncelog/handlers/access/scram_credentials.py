@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
+from oncelog.base.grouping import group_by_key
 from oncelog.core.controller.entities.entity_writes import write_entities
 from oncelog.core.controller.image.client_entities import ClientEntity
 from oncelog.core.controller.image.cluster_image import ClusterImage, configs_of
@@ -133,9 +134,7 @@ def alter(request: AlterUserScramCredentialsRequest, context: Context) -> Steps[
     requested: list[Change] = [*request.deletions, *request.upsertions]
     if not context.allows_cluster(Operation.ALTER):
         return _altered([change.name for change in requested], [CLUSTER_DENIED for _ in requested])
-    changes: dict[str, list[Change]] = {}
-    for change in requested:
-        changes.setdefault(change.name, []).append(change)
+    changes = group_by_key((change.name, change) for change in requested)
     outcomes = yield from committed(lambda: _decide(context.cluster.image, list(changes.values())))
     return _altered(changes, outcomes)
 

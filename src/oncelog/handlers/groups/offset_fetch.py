@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
+from oncelog.base.grouping import group_by_key
 from oncelog.base.ids import (
     CONSUMER_OFFSETS,
     NO_TOPIC_ID,
@@ -219,9 +220,7 @@ def _by_request(
 
 
 def _everything(committed: list[FetchedOffset], context: Context) -> Iterator[wire.OffsetFetchResponseTopics]:
-    by_topic: dict[TopicName, list[FetchedOffset]] = {}
-    for offset in committed:
-        by_topic.setdefault(offset.topic, []).append(offset)
+    by_topic = group_by_key((offset.topic, offset) for offset in committed)
     for name, offsets in by_topic.items():
         stored = context.cluster.image.topics.get(name)
         topic_id = offsets[0].committed.topic_id if stored is None else stored.topic_id

@@ -24,6 +24,7 @@ from oncelog.base.ids import (
     ProducerId,
     TopicPartition,
     TransactionalId,
+    by_topic,
 )
 from oncelog.core.transactions.decisions import add_error
 from oncelog.core.transactions.identity import Identity
@@ -33,7 +34,7 @@ from oncelog.handlers.api import Operation
 from oncelog.handlers.broker.context import Context, CoordinatorRefusal
 from oncelog.handlers.broker.waits import Steps, Transact, TransactEach
 from oncelog.handlers.topics.creation import ensure_internal_topic
-from oncelog.handlers.transactions.requests import COORDINATOR_ERRORS, ask, by_topic, partitions_of
+from oncelog.handlers.transactions.requests import COORDINATOR_ERRORS, ask, partitions_of
 from oncelog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from oncelog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,

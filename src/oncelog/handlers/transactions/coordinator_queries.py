@@ -18,13 +18,13 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import TRANSACTION_STATE, ProducerId, TopicPartition, TransactionalId
+from oncelog.base.ids import TRANSACTION_STATE, ProducerId, TopicPartition, TransactionalId, by_topic
 from oncelog.core.transactions.states import state_named
 from oncelog.handlers.api import Operation, ResourceType
 from oncelog.handlers.broker.broker_clients import is_trusted_broker
 from oncelog.handlers.broker.context import Context
 from oncelog.handlers.broker.waits import Lane, NextSlice, Offload, Steps, UntilConfirmed, UntilDurable
-from oncelog.handlers.transactions.requests import COORDINATOR_ERRORS, by_topic
+from oncelog.handlers.transactions.requests import COORDINATOR_ERRORS
 from oncelog.records.patterns import Pattern, PatternRefused
 from oncelog.wire.messages import list_transactions as listed
 from oncelog.wire.messages.describe_transactions import (

@@ -5,7 +5,7 @@ The id's shard decides; handlers translate between wire versions and the state m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from oncelog.base.errors import ErrorCode
@@ -61,10 +61,3 @@ def remember_client(transactional_id: TransactionalId, error_code: ErrorCode, co
 def partitions_of(topics: Sequence[_Topic]) -> list[TopicPartition]:
     named = (TopicPartition(TopicName(topic.name), index) for topic in topics for index in topic.partitions)
     return list(dict.fromkeys(named))
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[TopicName, list[int]]:
-    grouped: dict[TopicName, list[int]] = {}
-    for topic, index in partitions:
-        grouped.setdefault(topic, []).append(index)
-    return grouped

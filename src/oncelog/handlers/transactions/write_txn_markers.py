@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.ids import NO_OFFSET, Offset, ProducerEpoch, ProducerId, TopicName, TopicPartition
+from oncelog.base.ids import NO_OFFSET, Offset, ProducerEpoch, ProducerId, TopicName, TopicPartition, by_topic
 from oncelog.handlers.api import Operation
 from oncelog.handlers.broker import audit
 from oncelog.handlers.broker.broker_clients import is_trusted_broker
@@ -22,7 +22,6 @@ from oncelog.handlers.broker.ports import Marker
 from oncelog.handlers.broker.time_slices import SliceBudget
 from oncelog.handlers.broker.waits import NextSlice, Steps, UntilDurable
 from oncelog.handlers.transactions.coordinator_verdict import marker_refusal
-from oncelog.handlers.transactions.requests import by_topic
 from oncelog.storage.errors import AppendRefused
 from oncelog.wire.messages import write_txn_markers as wire
 

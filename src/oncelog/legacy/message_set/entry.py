@@ -138,14 +138,14 @@ def read_entry(buffer: Buffer, position: int = 0) -> Entry:
     return Entry(position, offset, size, crc, magic, attributes, timestamp, key, value)
 
 
-def shallow(data: Buffer, position: int = 0) -> Iterator[Entry]:
-    """The entries from ``position`` on, with wrappers unopened; CRCs are not checked.
+def shallow(data: Buffer) -> Iterator[Entry]:
+    """The entries of a set, with wrappers unopened; CRCs are not checked.
 
     Yields all before the first incomplete one, then raises like ``read_entry``: a Fetch response, and the last file of
     an unclosed log, may end inside an entry.
     """
-    end = len(data)
-    while position < end:
+    position = 0
+    while position < len(data):
         entry = read_entry(data, position)
         yield entry
         position = entry.end

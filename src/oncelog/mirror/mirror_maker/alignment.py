@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from oncelog.base.grouping import group_by_key
+
 
 class Fingerprint(NamedTuple):
     """A record's offset and the digest of its content."""
@@ -38,9 +40,7 @@ class Reading:
 
 
 def align(source: Sequence[Fingerprint], target: Sequence[Fingerprint]) -> list[Pair]:
-    places: dict[bytes, list[int]] = {}
-    for index, record in enumerate(source):
-        places.setdefault(record.digest, []).append(index)
+    places = group_by_key((record.digest, index) for index, record in enumerate(source))
     pairs: list[Pair] = []
     last = -1
     for record in target:

@@ -83,14 +83,11 @@ class ClientQuotas:
         return None if limit is None or not limit < INT32_MAX else floor(limit)
 
     def fetched(self, requester: Requester, size_bytes: int) -> int:
-        user, client_id, now_ms = user_of(requester.principal), requester.client_id, requester.now_ms
-        time_ms = self.took(requester, requester.spent_ns)
-        bytes_ms = self.fetch.record(user, client_id, size_bytes, now_ms)
-        throttle_ms = max(time_ms, bytes_ms)
+        throttle_ms = self.returned(requester, size_bytes)
         if throttle_ms:
             # A throttled fetch returns no records, so they must not count.
-            self.fetch.record_unchecked(user, client_id, -size_bytes, now_ms)
-            (self.fetch if bytes_ms > time_ms else self.request).throttles.add(throttle_ms)
+            user = user_of(requester.principal)
+            self.fetch.record_unchecked(user, requester.client_id, -size_bytes, requester.now_ms)
         return throttle_ms
 
     def returned(self, requester: Requester, size_bytes: int) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
+from oncelog.base.grouping import group_by_key
 from oncelog.base.ids import BrokerId, TopicId
 from oncelog.core.sessions.fetch import INITIAL_EPOCH, next_epoch
 from oncelog.core.sessions.fetch_cache import NO_SESSION
@@ -105,7 +106,8 @@ class FetchRequests:
             requested = [key for key in self._changed if key in self._positions]
             gone = [key for key in self._changed if key not in self._positions and key in self.sent]
             request.forgotten_topics_data = [
-                ForgottenTopic(topic_id=topic_id, partitions=indexes) for topic_id, indexes in _by_topic(gone).items()
+                ForgottenTopic(topic_id=topic_id, partitions=indexes)
+                for topic_id, indexes in group_by_key(gone).items()
             ]
             for key in gone:
                 del self.sent[key]
@@ -115,17 +117,10 @@ class FetchRequests:
                 topic_id=topic_id,
                 partitions=[_partition(index, self._positions[topic_id, index], limit) for index in indexes],
             )
-            for topic_id, indexes in _by_topic(requested).items()
+            for topic_id, indexes in group_by_key(requested).items()
         ]
         self._changed.clear()
         return request
-
-
-def _by_topic(keys: list[Key]) -> dict[TopicId, list[int]]:
-    topics: dict[TopicId, list[int]] = {}
-    for topic_id, index in keys:
-        topics.setdefault(topic_id, []).append(index)
-    return topics
 
 
 def _partition(index: int, position: FetchPosition, limit: int) -> FetchPartition:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, repeat
 from typing import Final
 
-from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.ids import TopicName, TopicPartition, by_topic
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.internal.primitives import Reader, Writer
 
@@ -141,11 +141,9 @@ def _listed(partitions: PartitionsByTopic) -> tuple[TopicPartition, ...]:
 
 
 def _write_partitions(writer: Writer, partitions: tuple[TopicPartition, ...] | list[TopicPartition]) -> None:
-    by_topic: dict[TopicName, list[int]] = {}
-    for topic, partition in partitions:
-        by_topic.setdefault(topic, []).append(partition)
-    writer.count(len(by_topic))
-    for topic, indexes in by_topic.items():
+    topics = by_topic(partitions)
+    writer.count(len(topics))
+    for topic, indexes in topics.items():
         writer.string(topic)
         writer.count(len(indexes))
         for index in indexes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from oncelog.base.ids import TopicId
@@ -19,6 +19,20 @@ _INT64: Final = struct.Struct(">q")
 # A member may have 100,000 topics of few partitions each: a topic is read and written by one struct call.
 _TARGETS: Final = [struct.Struct(f">16sB{count}iB") for count in range(FEW + 1)]
 _NO_TAGGED_FIELDS: Final = 0
+
+
+def encode_strings(version: int, strings: Iterable[str]) -> bytes:
+    """A version and strings: the keys of groups."""
+    writer = Writer()
+    writer.int16(version)
+    for text in strings:
+        writer.string(text)
+    return bytes(writer.output)
+
+
+def decode_strings(count: int, data: bytes) -> list[str]:
+    reader = Reader(data)
+    return [reader.string() for _ in range(count)]
 
 
 def write_partitions(writer: Writer, partitions: Mapping[TopicId, Collection[int]]) -> None:

@@ -18,7 +18,8 @@ from typing import Final, NamedTuple
 from oncelog.base.ids import NO_LEADER_EPOCH, NO_TOPIC_ID, TopicId
 from oncelog.records.errors import CorruptBatch
 from oncelog.records.internal import consumer_group_records, share_group_records
-from oncelog.records.internal.primitives import Reader, Writer
+from oncelog.records.internal.primitives import Reader, Writer, record_version
+from oncelog.records.internal.primitives import Unknown as Unknown
 
 OFFSET_COMMIT_KEY_VERSION: Final = 1
 GROUP_METADATA_KEY_VERSION: Final = 2
@@ -43,13 +44,6 @@ _new: Final = tuple.__new__
 """Creates a named tuple without its slower constructor."""
 _MIN_MEMBER_BYTES: Final = 9
 """Fewest bytes of a member in any version: five lengths of a byte each and a timeout."""
-
-
-class Unknown(NamedTuple):
-    """An unreadable key or value: its version (None if there is not even that) and the reason."""
-
-    version: int | None
-    reason: str
 
 
 class OffsetCommitKey(NamedTuple):
@@ -112,7 +106,7 @@ def decode_key(data: bytes | None) -> Key:
 
 
 def decode_any_key(data: bytes | None) -> Key:
-    version = _version(data)
+    version = record_version(data)
     if data is None or version is None:
         return Unknown(None, "no key")
     reader = Reader(data[2:])
@@ -172,7 +166,7 @@ def decode_offset_commit_value(data: bytes) -> OffsetCommitValue | Unknown:
 
 
 def decode_any_offset_commit_value(data: bytes) -> OffsetCommitValue | Unknown:
-    version = _version(data)
+    version = record_version(data)
     if version is None or not 0 <= version <= HIGHEST_VALUE_VERSION:
         return Unknown(version, f"offset commit value of version {version}")
     reader = Reader(data[2:], flexible=version >= FLEXIBLE_SINCE)
@@ -243,7 +237,7 @@ def encode_offset_commit_value(value: OffsetCommitValue, version: int | None = N
 
 def decode_group_metadata_value(data: bytes) -> GroupMetadataValue | Unknown:
     """A classic group, versions 0 to 4."""
-    version = _version(data)
+    version = record_version(data)
     if version is None or not 0 <= version <= HIGHEST_VALUE_VERSION:
         return Unknown(version, f"group metadata value of version {version}")
     reader = Reader(data[2:], flexible=version >= FLEXIBLE_SINCE)
@@ -315,7 +309,3 @@ def _write_member(writer: Writer, member: MemberMetadata, version: int) -> None:
     writer.bytes_(member.subscription)
     writer.bytes_(member.assignment)
     writer.tagged_fields()
-
-
-def _version(data: bytes | None) -> int | None:
-    return None if data is None or len(data) < 2 else int(struct.unpack_from(">h", data)[0])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from oncelog.records.errors import CorruptBatch
 
@@ -16,6 +16,18 @@ MAX_TAGGED_FIELDS: Final = 64
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
+
+
+class Unknown(NamedTuple):
+    """An unreadable key or value: its version (None if there is not even that) and the reason."""
+
+    version: int | None
+    reason: str
+
+
+def record_version(data: bytes | None) -> int | None:
+    """The version that a key or value begins with."""
+    return None if data is None or len(data) < _INT16.size else int(_INT16.unpack_from(data)[0])
 
 
 class Reader:

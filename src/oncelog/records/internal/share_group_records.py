@@ -14,6 +14,8 @@ from oncelog.records.errors import CorruptBatch
 from oncelog.records.internal.consumer_group_records import MAX_EPOCH, VALUE_VERSION
 from oncelog.records.internal.group_arrays import (
     LEAST_TOPIC_BYTES,
+    decode_strings,
+    encode_strings,
     int64_tag,
     read_int32s,
     read_partitions,
@@ -143,19 +145,13 @@ ShareValue = (
 
 
 def encode_key(key: ShareKey) -> bytes:
-    """A key's version and its strings."""
-    writer = Writer()
-    writer.int16(KEY_VERSIONS[type(key)])
-    for text in key:
-        writer.string(text)
-    return bytes(writer.output)
+    return encode_strings(KEY_VERSIONS[type(key)], key)
 
 
 def decode_key(version: int, data: bytes) -> ShareKey:
     """The key after its version. Raises CorruptBatch."""
-    reader = Reader(data)
     key_type = KEY_TYPES[version]
-    return key_type(*(reader.string() for _ in key_type._fields))
+    return key_type(*decode_strings(len(key_type._fields), data))
 
 
 def encode_value(value: ShareValue) -> bytes:

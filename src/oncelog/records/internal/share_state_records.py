@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 
 from oncelog.base.ids import NO_OFFSET, Offset, TopicId
 from oncelog.records.errors import CorruptBatch
-from oncelog.records.internal.primitives import Reader, Writer
+from oncelog.records.internal.primitives import Reader, Writer, record_version
+from oncelog.records.internal.primitives import Unknown as Unknown
 
 SNAPSHOT_KEY_VERSION: Final = 0
 UPDATE_KEY_VERSION: Final = 1
@@ -27,13 +28,6 @@ _SNAPSHOT_START: Final = struct.Struct(">iiiqqq")
 _UPDATE_START: Final = struct.Struct(">iiq")
 _BATCH: Final = struct.Struct(">qqbh")
 _NO_TAGGED_FIELDS: Final = b"\0"
-
-
-class Unknown(NamedTuple):
-    """An unreadable key or value: its version (None if there is not even that) and the reason."""
-
-    version: int | None
-    reason: str
 
 
 class StateBatch(NamedTuple):
@@ -96,7 +90,7 @@ def encode_key(key: Key) -> bytes:
 
 
 def decode_key(data: bytes | None) -> Key | Unknown:
-    version = _version(data)
+    version = record_version(data)
     if data is None or version is None:
         return Unknown(None, "no key")
     if version not in (SNAPSHOT_KEY_VERSION, UPDATE_KEY_VERSION):
@@ -132,7 +126,7 @@ def encode_value(value: Value) -> bytes:
 
 def decode_value(key: Key, data: bytes) -> Value | Unknown:
     """The value of a record with this key; tombstones have none."""
-    version = _version(data)
+    version = record_version(data)
     if version != VALUE_VERSION:
         return Unknown(version, "no version" if version is None else f"value of version {version}")
     reader = Reader(data[2:], flexible=True)
@@ -165,7 +159,3 @@ def _read_count(reader: Reader) -> int:
     if len(tagged) != _INT32.size:
         raise CorruptBatch(f"delivery complete count of {len(tagged)} bytes")
     return int(_INT32.unpack(tagged)[0])
-
-
-def _version(data: bytes | None) -> int | None:
-    return None if data is None or len(data) < _INT16.size else int(_INT16.unpack_from(data)[0])

@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 from oncelog.base.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from oncelog.base.units import INT16_MAX
 from oncelog.records.errors import CorruptBatch
-from oncelog.records.internal.primitives import Reader, Writer
+from oncelog.records.internal.primitives import Reader, Writer, record_version
+from oncelog.records.internal.primitives import Unknown as Unknown
 
 TRANSACTION_KEY_VERSION: Final = 0
 HIGHEST_VALUE_VERSION: Final = 1
@@ -104,13 +105,6 @@ _new: Final = tuple.__new__
 """Creates a named tuple without its slower constructor."""
 
 
-class Unknown(NamedTuple):
-    """An unreadable key or value: its version (None if there is not even that) and the reason."""
-
-    version: int | None
-    reason: str
-
-
 class TransactionValue(NamedTuple):
     """Times in milliseconds; ``status`` is the number of the state. ``partitions`` is None in state Empty, otherwise by
     topic."""
@@ -140,7 +134,7 @@ def decode_key(data: bytes | None) -> str | Unknown:
 
 
 def decode_any_key(data: bytes | None) -> str | Unknown:
-    version = _version(data)
+    version = record_version(data)
     if data is None or version is None:
         return Unknown(None, "no key")
     if version != TRANSACTION_KEY_VERSION:
@@ -164,7 +158,7 @@ def decode_value(data: bytes) -> TransactionValue | Unknown:
 
 
 def decode_any_value(data: bytes) -> TransactionValue | Unknown:
-    version = _version(data)
+    version = record_version(data)
     if version is None or not 0 <= version <= HIGHEST_VALUE_VERSION:
         return Unknown(version, f"value of version {version}")
     reader = Reader(data[2:], flexible=version >= FLEXIBLE_SINCE)
@@ -341,7 +335,3 @@ def _tagged(tags: dict[int, bytes], tag: int, default: int) -> int:
     if len(data) != layout.size:
         raise CorruptBatch(f"tagged field {tag} of {len(data)} bytes")
     return int(layout.unpack(data)[0])
-
-
-def _version(data: bytes | None) -> int | None:
-    return None if data is None or len(data) < 2 else int(struct.unpack_from(">h", data)[0])

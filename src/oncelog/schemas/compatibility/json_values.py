@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from oncelog.schemas.compatibility.json_view import (
-    JUDGING,
-    bounds_of,
-    exact,
-    items_of,
-    matches,
-    type_of,
-    types_of,
-)
+from oncelog.schemas.compatibility.json_view import JUDGING, bounds_of, exact, items_of, matches, type_of, types_of
 from oncelog.schemas.formats import json_text
 from oncelog.schemas.formats.json_schema.documents import Documents, Draft, Node
 

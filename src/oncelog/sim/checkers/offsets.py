@@ -7,7 +7,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from oncelog.sim.checkers.history import Commit, GroupPartition, RecordedOutcome, Transaction
+from oncelog.base.grouping import group_by_key
+from oncelog.sim.checkers.history import GroupPartition, RecordedOutcome, Transaction
 from oncelog.sim.checkers.history_index import HistoryIndex
 
 
@@ -49,9 +50,7 @@ def lost_commits(index: HistoryIndex) -> Iterator[str]:
     committed = index.history.committed_offsets
     if committed is None:
         return
-    by_key: dict[GroupPartition, list[Commit]] = {}
-    for commit in index.history.commits:
-        by_key.setdefault(commit.key, []).append(commit)
+    by_key = group_by_key((commit.key, commit) for commit in index.history.commits)
     transactional: dict[GroupPartition, set[int]] = {}
     for transaction in index.history.transactions:
         if transaction.outcome is not RecordedOutcome.ABORTED:
@@ -97,9 +96,7 @@ def went_back(index: HistoryIndex) -> Iterator[str]:
     """OffsetFetch returned less than an offset whose transaction was committed before the request."""
     if not index.history.offset_reads:
         return
-    ends: dict[GroupPartition, list[tuple[int, int]]] = {}
-    for key, offset, answered_at in index.history.offsets_committed:
-        ends.setdefault(key, []).append((answered_at, offset))
+    ends = group_by_key((key, (answered_at, offset)) for key, offset, answered_at in index.history.offsets_committed)
     for answered in ends.values():
         answered.sort()
     for key, offset, requested_at, version in index.history.offset_reads:

@@ -20,12 +20,7 @@ from oncelog.client.machine.positions import FetchSettings
 from oncelog.client.programs.group_protocol import GroupProtocol
 from oncelog.sim.virtual.world import ClientHost
 from oncelog.sim.workloads.former_members import FormerMember
-from oncelog.sim.workloads.kit.group_members import (
-    MEMBER,
-    RecordedMember,
-    counting_client,
-    record_group_offsets,
-)
+from oncelog.sim.workloads.kit.group_members import MEMBER, RecordedMember, counting_client, record_group_offsets
 from oncelog.sim.workloads.kit.requests import add_partitions, create_topics
 from oncelog.sim.workloads.kit.workload import Topic, Workload, WorkloadContext, WorkloadProgram
 from oncelog.sim.workloads.producers import Producers

@@ -11,9 +11,9 @@ from oncelog.client.aio.client import AsyncClient
 from oncelog.client.aio.share import AsyncShareConsumer
 from oncelog.client.errors import OutOfTurn
 from oncelog.client.machine.share.values import Acknowledge, ShareRecord, ShareSettings
-from oncelog.sim.checkers.history import Poll, SeenRecord
+from oncelog.sim.checkers.history import Poll
 from oncelog.sim.virtual.world import ClientHost
-from oncelog.sim.workloads.kit.recorder import value_of
+from oncelog.sim.workloads.kit.recorder import seen_record
 from oncelog.sim.workloads.kit.workload import WorkloadContext, WorkloadProgram
 from oncelog.sim.workloads.share_administrators import is_at_end, unsettled_batches
 from oncelog.sim.workloads.share_group import ShareGroup
@@ -158,14 +158,7 @@ def record_polled(
     """Each run of neighbours is a poll of its own: what lies between was not acquired."""
     by_place = groupby(enumerate(records), key=lambda pair: (pair[1].partition, pair[1].offset - pair[0]))
     for (partition, _), pairs in by_place:
-        seen = [
-            SeenRecord(
-                record.offset,
-                value_of(record.value, record.headers),
-                None if record.key is None else record.key.decode(),
-            )
-            for _, record in pairs
-        ]
+        seen = [seen_record(record) for _, record in pairs]
         place = TopicPartition(TopicName(group.topic), partition)
         at = context.world.kernel.now_us
         context.recorder.polls.append(Poll(host.name, place, at, seen, True, group.read_committed))

@@ -97,3 +97,7 @@ class SinkError(SparkSourceError):
 class WriteRefused(SinkError, pickle.PickleError):
     """A write was rejected while its writer was pickled for the tasks. PySpark re-raises only PickleErrors as they
     are."""
+
+
+def first_line(error: BaseException) -> str:
+    return (str(error).strip() or repr(error)).splitlines()[0]

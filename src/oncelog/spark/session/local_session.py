@@ -24,7 +24,7 @@ from urllib.request import getproxies
 
 from oncelog.base.private_files import FILE_MODE
 from oncelog.base.python_process import SAFE_PATH, python_program
-from oncelog.spark.session.errors import SparkSourceError
+from oncelog.spark.session.errors import SparkSourceError, first_line
 from oncelog.spark.session.spark_home import unpacked_home
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def remote_session(url: str) -> Iterator[SparkSession]:
         from pyspark.sql.connect.session import SparkSession as ConnectSession
     except ImportError as error:
         raise SparkSourceError(
-            f"Spark Connect needs additional packages: pip install 'oncelog[connect]' ({_first_line(error)})"
+            f"Spark Connect needs additional packages: pip install 'oncelog[connect]' ({first_line(error)})"
         ) from None
     _check_listening(url)
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"  # makes PySpark's functions build expressions for servers
@@ -137,11 +137,7 @@ def _without_token(url: str) -> str:
 
 def _error_details(error: Exception) -> str:
     details = re.search(r'details = "([^"]*)"', str(error))
-    return details[1] if details else _first_line(error)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or repr(error)).splitlines()[0]
+    return details[1] if details else first_line(error)
 
 
 @contextmanager

@@ -20,7 +20,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from oncelog.spark.session.errors import ServerLacksOncelog, SparkLostWorker, SparkSourceError, SparkWorkerLate
+from oncelog.spark.session.errors import (
+    ServerLacksOncelog,
+    SparkLostWorker,
+    SparkSourceError,
+    SparkWorkerLate,
+    first_line,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -109,7 +115,7 @@ def _restore(conf: Any, before: Mapping[str, str | None]) -> None:
             else:
                 conf.set(name, value)
         except Exception as error:  # noqa: BLE001 - must not hide the job's own error
-            LOG.warning("%s could not be restored to %r: %s", name, value, _first_line(error))
+            LOG.warning("%s could not be restored to %r: %s", name, value, first_line(error))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +173,7 @@ def check_server(spark: SparkSession) -> None:
         spark.read.format("oncelog").options(**_UNUSED_OPTIONS).load().schema  # noqa: B018 - analysed on the server
     except Exception as error:
         raise missing_package_error(error) or SparkSourceError(
-            f"the Spark server does not answer: {_first_line(error)}"
+            f"the Spark server does not answer: {first_line(error)}"
         ) from error
 
 
@@ -183,7 +189,7 @@ def check_shared(session: JobSession, directory: Path) -> None:
         rows = session.spark.read.text(str(probe.absolute())).collect()
     except Exception as error:
         if "PATH_NOT_FOUND" not in str(error) and "FILE_NOT_EXIST" not in str(error):
-            raise SparkSourceError(f"the Spark server cannot read {directory}: {_first_line(error)}") from error
+            raise SparkSourceError(f"the Spark server cannot read {directory}: {first_line(error)}") from error
         rows = []
     finally:
         probe.unlink()
@@ -207,7 +213,3 @@ def known_error(error: BaseException) -> SparkSourceError | None:
     if _LOST_WORKER in text:
         return SparkLostWorker()
     return missing_package_error(error) or (SparkWorkerLate() if _LATE_WORKER in text else None)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or repr(error)).splitlines()[0]

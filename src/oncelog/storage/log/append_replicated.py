@@ -126,9 +126,6 @@ def _corrupt(log: PartitionLog, message: str) -> AppendRefused:
     return AppendRefused(ErrorCode.CORRUPT_MESSAGE, f"{message} in the leader's answer for {log.partition}")
 
 
-# Writing
-
-
 def _append_run(log: PartitionLog, data: memoryview, batches: list[_Batch], first: int, now_ms: int) -> int:
     """Write batches from index ``first`` on in one call. Returns the index of the first unwritten one."""
     begin = batches[first]

@@ -127,8 +127,6 @@ class PartitionLog:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.partition}, [{self.log_start_offset}, {self.log_end_offset}))"
 
-    # Offsets
-
     @property
     def leader_epoch(self) -> LeaderEpoch:
         """−1 without a leader that wrote or was elected here."""
@@ -198,8 +196,6 @@ class PartitionLog:
     def epoch_of(self, offset: int) -> int:
         return self.leader_epochs.epoch_of(offset)
 
-    # Group commit
-
     def files_to_sync(self) -> tuple[list[OpenFile], Offset]:
         """The files to sync for everything up to the returned offset, the log's end, to be durable."""
         self.unsynced.start_sync()
@@ -216,8 +212,6 @@ class PartitionLog:
         if upto >= self.durable_offset:
             self.durable_offset = Offset(min(upto, self.log_end_offset))
             self.unsynced.synced(upto)
-
-    # Files
 
     def mark_replicated(self) -> None:
         """Other brokers have replicas of this log: the file of its topic id becomes durable with its first records."""
@@ -273,7 +267,7 @@ class PartitionLog:
             for file in files:
                 file.sync()
             self.synced(upto)
-        self.segments.active.write_indexes(seal=True)
+        self.segments.active.write_indexes()
         self.snapshots.take(self.producers, self.log_start_offset)
         self.write_leader_epochs()
         self.transactions.write_ids(self)

@@ -101,8 +101,6 @@ class Compact:
         by_segment = {id(source.segment): source for source in self._sources}
         return [[by_segment[id(segment)] for segment in group] for group in groups]
 
-    # In the worker
-
     def run(self) -> Iterator[None]:
         try:
             yield from self._compact()
@@ -204,12 +202,10 @@ class Compact:
             yield
         for entry in transactions.take_retained():
             target.add_aborted(entry)
-        target.write_indexes(seal=True)
+        target.write_indexes()
         for file in target.files_with_data():
             file.sync()
         yield
-
-    # On the loop
 
     def apply(self) -> None:
         log = self._log

@@ -95,8 +95,6 @@ class Segment:
             self._file = self._files.open(self.path(LOG))
         return self._file
 
-    # Growing
-
     def begin(self, now_ms: int) -> None:
         self._file = self._files.open(self.path(LOG), create=True)
         self.created_ms = now_ms
@@ -193,18 +191,17 @@ class Segment:
             and len(self.time_index) + entries < index_bytes // 12 - 1
         )
 
-    def write_indexes(self, *, seal: bool = False) -> None:
-        """Write the index entries that the files lack; ``seal`` ends them with the largest timestamp."""
+    def write_indexes(self) -> None:
+        """Write the index entries that the files lack, with the largest timestamp at the end."""
         if self._sealed or (not self.size_bytes and self._index_written < 0):
             return
-        if seal:
-            self.time_index.append(*self.max_timestamp)
+        self.time_index.append(*self.max_timestamp)
         self._index_written = self._write_index(OFFSET_INDEX, self.offset_index.data, self._index_written)
         self._time_index_written = self._write_index(TIME_INDEX, self.time_index.data, self._time_index_written)
 
     def seal(self) -> None:
         """Indexes are written and may be dropped."""
-        self.write_indexes(seal=True)
+        self.write_indexes()
         self._sealed = True
         self._budget.used(self)
 
@@ -217,8 +214,6 @@ class Segment:
             written = 0
         file.append((data[written:],))
         return len(data)
-
-    # Looking up
 
     @property
     def offset_index(self) -> OffsetIndex:
@@ -420,8 +415,6 @@ class Segment:
                 largest = (header.max_timestamp, header.last_offset)
         return largest
 
-    # Cutting
-
     def cut(self, end: int, index_interval_bytes: int, now_ms: int) -> Segment:
         """The segment without the batches from offset ``end`` on, growing again. The file is cut and synced; this
         object must not be used afterwards."""
@@ -464,8 +457,6 @@ class Segment:
         if self.size_bytes:
             self._file = whole.file
             self._max_timestamp = self._find_max_timestamp()
-
-    # Going away
 
     def rename(self, suffix: str, extensions: tuple[str, ...] = SEGMENT_FILES) -> None:
         old = [(self.path(extension), extension) for extension in extensions]

@@ -98,8 +98,6 @@ class OpenTransactions:
         open_here = self.partitions.get(partition)
         return None if open_here is None else open_here.get(producer_id)
 
-    # From the logs
-
     def began(self, transaction: OpenTransaction) -> None:
         """The first batch was appended, or found in the log."""
         newest = self._newest.get(transaction.producer_id)
@@ -156,8 +154,6 @@ class OpenTransactions:
         for transaction in self.partitions.pop(partition, {}).values():
             transaction.ended = True
         self._entries.pop(partition, None)
-
-    # Files
 
     def restore(self, log: TransactionalLog) -> None:
         """Load a log's open transactions after recovery or a truncation, with the matching ids of its file. Known ones

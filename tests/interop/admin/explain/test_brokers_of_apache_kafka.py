@@ -16,15 +16,7 @@ from oncelog.admin.explain.findings import Cause, Report, Severity
 from oncelog.admin.explain.targets import explain_group, explain_topic
 from oncelog.admin.quorum import describe_quorum
 from oncelog.admin.topics import NewTopic, create_topic
-from oncelog.base.acls import (
-    AclBinding,
-    AclEntry,
-    Operation,
-    PatternType,
-    Permission,
-    ResourcePattern,
-    ResourceType,
-)
+from oncelog.base.acls import AclBinding, AclEntry, Operation, PatternType, Permission, ResourcePattern, ResourceType
 from oncelog.client.blocking import Client
 from oncelog.client.machine.offsets import Committed
 from oncelog.client.programs.group import commit_offsets

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 
 import pytest
 
 from oncelog.admin.configs import ResourceType, alter_configs, describe_configs
 from oncelog.admin.explain.consumer_group_facts import MAX_BATCH
-from oncelog.admin.explain.findings import Cause, Finding, Report, Severity
+from oncelog.admin.explain.findings import Cause, Severity
 from oncelog.admin.explain.targets import explain_group
 from oncelog.admin.topics import NewTopic, create_topic
 from oncelog.base.errors import ErrorCode
@@ -21,8 +20,8 @@ from oncelog.client.programs.group import commit_offsets
 from oncelog.records.internal.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
 from oncelog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from oncelog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.interop.admin.conftest import FAST
-from tests.interop.admin.explain.test_explain import MINUTE_MS, Later, causes
+from tests.interop.admin.explain.conftest import the
+from tests.interop.admin.explain.test_explain import MINUTE_MS, causes
 from tests.interop.admin.explain.test_explain import topic as topic
 from tests.interop.admin.lab import at
 from tests.interop.admin.members import LEAVES, LEAVES_FOR_A_WHILE, Member, ask
@@ -31,32 +30,6 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.slow
 HOLDS = Cause.HOLDS_PARTITIONS
 HOLDS_UP = Cause.CLASSIC_MEMBER_HOLDS_UP
-
-
-@pytest.fixture
-def named(servers: str) -> Iterator[Callable[[str], Client]]:
-    """Clients by their client ids."""
-    opened: list[Client] = []
-
-    def make(client_id: str) -> Client:
-        opened.append(Client(servers, config=replace(FAST, client_id=client_id)))
-        return opened[-1]
-
-    yield make
-    for client in opened:
-        client.close()
-
-
-@pytest.fixture
-def later(servers: str) -> Iterator[Client]:
-    """A client a minute ahead: what was done now is a minute old for it."""
-    with Client(servers, config=FAST, system=Later(MINUTE_MS)) as opened:
-        yield opened
-
-
-def the(report: Report, cause: Cause) -> Finding:
-    [finding] = [finding for finding in report.findings if finding.cause is cause]
-    return finding
 
 
 def test_a_member_that_does_not_let_go(

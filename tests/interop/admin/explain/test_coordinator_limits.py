@@ -21,15 +21,7 @@ from oncelog.admin.explain.findings import Cause, Severity
 from oncelog.admin.explain.targets import explain_group
 from oncelog.admin.groups import describe_group
 from oncelog.admin.topics import NewTopic, create_topic
-from oncelog.base.acls import (
-    AclBinding,
-    AclEntry,
-    Operation,
-    PatternType,
-    Permission,
-    ResourcePattern,
-    ResourceType,
-)
+from oncelog.base.acls import AclBinding, AclEntry, Operation, PatternType, Permission, ResourcePattern, ResourceType
 from oncelog.base.errors import ErrorCode
 from oncelog.client.blocking import Client
 from oncelog.client.blocking.group import GroupConsumer

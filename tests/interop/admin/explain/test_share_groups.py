@@ -6,14 +6,13 @@ import html
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
 from oncelog.admin.configs import ResourceType, alter_configs
-from oncelog.admin.explain.findings import Cause, Finding, Report, Severity
+from oncelog.admin.explain.findings import Cause, Severity
 from oncelog.admin.explain.targets import explain_group
 from oncelog.admin.explain.whole_cluster import explain_cluster
 from oncelog.admin.groups import delete_groups, describe_group, share_offsets
@@ -24,7 +23,8 @@ from oncelog.records.record import Record
 from oncelog.testing import Broker
 from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.interop.admin.conftest import FAST
-from tests.interop.admin.explain.test_explain import MINUTE_MS, Later, causes
+from tests.interop.admin.explain.conftest import the
+from tests.interop.admin.explain.test_explain import MINUTE_MS, causes
 from tests.interop.admin.lab import ByHand, at
 from tests.interop.admin.share_members import ACCEPT, REJECT, RELEASE, ShareMember
 from tests.interop.cli.conftest import Run
@@ -72,33 +72,12 @@ def client(servers: str) -> Iterator[Client]:
 
 
 @pytest.fixture
-def later(servers: str) -> Iterator[Client]:
-    """A client a minute ahead: what was done now is a minute old for it."""
-    with Client(servers, config=FAST, system=Later(MINUTE_MS)) as opened:
-        yield opened
-
-
-@pytest.fixture
 def topic(client: Client, request: pytest.FixtureRequest) -> str:
     """A topic of this test with 20 records in its only partition."""
     name = f"s-{abs(hash(request.node.nodeid)) % 10**9}"
     create_topic(client, NewTopic(name, partitions=1))
     write(client, name, 20)
     return name
-
-
-@pytest.fixture
-def named(servers: str) -> Iterator[Callable[[str], Client]]:
-    """Clients by their client ids."""
-    opened: list[Client] = []
-
-    def make(client_id: str) -> Client:
-        opened.append(Client(servers, config=replace(FAST, client_id=client_id)))
-        return opened[-1]
-
-    yield make
-    for client in opened:
-        client.close()
 
 
 def write(client: Client, topic: str, count: int) -> None:
@@ -115,11 +94,6 @@ def joined(client: Client, group: str, topic: str) -> ShareMember:
     member = ShareMember(client, group, topic)
     member.join()
     return member
-
-
-def the(report: Report, cause: Cause) -> Finding:
-    [finding] = [finding for finding in report.findings if finding.cause is cause]
-    return finding
 
 
 def test_a_record_that_comes_again_and_again(client: Client, named: Callable[[str], Client], topic: str) -> None:

@@ -17,11 +17,7 @@ from oncelog.wire.messages.create_topics import (
     CreateTopicsRequest,
 )
 from oncelog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from oncelog.wire.messages.describe_topic_partitions import (
-    Cursor,
-    DescribeTopicPartitionsRequest,
-    TopicRequest,
-)
+from oncelog.wire.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.peers.clients.sweep.wire import NOWHERE, Sweep, Wire, versions
 

@@ -16,11 +16,7 @@ from oncelog.wire.messages.list_offsets import ListOffsetsPartition, ListOffsets
 from oncelog.wire.messages.list_transactions import ListTransactionsRequest
 from oncelog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from oncelog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from oncelog.wire.messages.write_txn_markers import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-)
+from oncelog.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.peers.clients.sweep.transactions import Producer, add, describe, end, init
 from tests.peers.clients.sweep.wire import Sweep, Wire, batch, versions
 

@@ -14,8 +14,6 @@ from oncelog.node.coordinators.runner import Coordinators
 from oncelog.sim.workloads.old_copiers import OldCopiers
 from tests.simulation.mutants.mutant import Mutant
 
-# Markers
-
 
 def _unanswered_is_written(right: Any) -> Any:
     def answered(self: MarkerRequests, broker_id: Any, sent: Any, response: Any) -> None:
@@ -54,9 +52,6 @@ def _zombie_marker_written(right: Any) -> Any:
     return check_marker
 
 
-# Loading
-
-
 def _loaded_again(right: Any) -> Any:
     def follow(self: Any, topic: Any) -> None:
         for index, partition in enumerate(() if topic is None else topic.partitions):
@@ -67,9 +62,6 @@ def _loaded_again(right: Any) -> Any:
         right(self, topic)
 
     return follow
-
-
-# What a replaced coordinator tells
 
 
 def _unconfirmed(right: Any) -> Any:

@@ -22,8 +22,6 @@ from oncelog.node.replication.roles import ReplicaRoles
 from oncelog.sim.workloads.hangs import HangingTransactions
 from tests.simulation.mutants.mutant import Mutant
 
-# The in-sync set
-
 
 def _below_epoch_start(right: Any) -> Any:
     def may_join(self: LeaderReplicas, replica: Any) -> bool:
@@ -86,9 +84,6 @@ def _unknown_is_refused(right: Any) -> Any:
     return written
 
 
-# Registrations
-
-
 def _by_ids(right: Any) -> Any:
     def follow(self: ControllerDuties, delta: Any, before: Any) -> None:
         known, brokers = before.brokers, delta.image.brokers
@@ -106,9 +101,6 @@ def _own_node_refused(right: Any) -> Any:
         return right(image, broker._replace(directory_id=""))
 
     return replaced
-
-
-# Leadership
 
 
 def _same_epoch_again(right: Any) -> Any:
@@ -145,9 +137,6 @@ def _believed(right: Any) -> Any:
         return {}
 
     return doubts_about
-
-
-# Frozen brokers
 
 
 def _silence_is_enough(right: Any) -> Any:

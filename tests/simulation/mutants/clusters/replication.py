@@ -18,8 +18,6 @@ from oncelog.storage.log.partition_log import PartitionLog
 from oncelog.storage.log.truncate import truncate_to
 from tests.simulation.mutants.mutant import Mutant
 
-# The high watermark
-
 
 def _committed_only(right: Any) -> Any:
     def settle(self: LeaderReplicas) -> Any:
@@ -62,9 +60,6 @@ def _of_quorum(right: Any) -> Any:
     return settle
 
 
-# Leader epochs
-
-
 def _of_foreign_epoch(right: Any) -> Any:
     def end_offset(self: LeaderEpochs, epoch: int, log_end_offset: int, leader_epoch: int) -> tuple[int, int]:
         result, end = right(self, epoch, log_end_offset, leader_epoch)
@@ -94,9 +89,6 @@ def _any_epoch(right: Any) -> Any:
     return epoch_refusal
 
 
-# Log starts
-
-
 def _of_leader_alone(right: Any) -> Any:
     def low_watermark(self: LeaderReplicas, own_start: Any, live: Any) -> Any:
         return own_start
@@ -109,9 +101,6 @@ def _told_before_kept(right: Any) -> Any:
         self._log_starts_rose = False
 
     return persist_log_starts
-
-
-# Followers
 
 
 def _unsynced(right: Any) -> Any:
@@ -161,9 +150,6 @@ def _epochs_kept(right: Any) -> Any:
         """Forget nothing."""
 
     return truncate_from_end
-
-
-# Damaged disks
 
 
 def _losses_not_told(right: Any) -> Any:

@@ -9,12 +9,7 @@ import pytest
 
 from oncelog.admin.explain.findings import Cause, Severity
 from oncelog.admin.explain.id_facts import still_open
-from oncelog.admin.explain.id_problems import (
-    expression_of,
-    time_out_problems,
-    unfinished_problems,
-    unused_problems,
-)
+from oncelog.admin.explain.id_problems import expression_of, time_out_problems, unfinished_problems, unused_problems
 from oncelog.admin.explain.time_outs import time_out_findings
 from oncelog.admin.transactions.history import recent_ends
 from oncelog.admin.transactions.history.recent_ends import MANY, Changes, IdEnds, RecentEnds

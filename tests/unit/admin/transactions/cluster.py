@@ -179,8 +179,6 @@ class FakeCluster:
             return self.cluster.driver.run(program)
         return asyncio.run(aio.Driver(self.cluster.config, random.Random(0), self.cluster.driver.wall_ms).run(program))
 
-    # What the brokers answer.
-
     def _answer(self, broker: int, message: Any) -> Any:
         self.asked.append((broker, message))
         return self.rules[type(message)](broker, message)

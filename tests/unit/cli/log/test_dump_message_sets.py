@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from oncelog.cli.main import invoke
 from oncelog.legacy.message_set.entry import Message, TimestampType
 from oncelog.records.builder import build_batch
 from oncelog.records.compression import Codec
 from oncelog.records.record import Record
 from tests.message_sets import write
-
-
-def rows(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> list[dict[str, Any]]:
-    assert invoke(["log", "dump", "--json", *map(str, arguments)]) == code
-    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+from tests.unit.cli.log.test_dump import rows
 
 
 def messages(first: int, count: int) -> list[Message]:

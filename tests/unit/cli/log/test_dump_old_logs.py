@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from oncelog.cli.main import invoke
 from tests.old_logs import GZIP, SNAPPY, file_path, message, message_set, write_log
+from tests.unit.cli.log.test_dump import rows
 
 ENTRIES = [message(b"a", magic=0), message_set([message(b"b"), message(b"")], GZIP), message(b"\xff")]
-
-
-def rows(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> list[dict[str, Any]]:
-    assert invoke(["log", "dump", "--json", *map(str, arguments)]) == code
-    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
 def test_entries_shallow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

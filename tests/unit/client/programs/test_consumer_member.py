@@ -14,10 +14,7 @@ from oncelog.client.programs.classic_member import ClassicMemberPrograms
 from oncelog.client.programs.consumer_member import ConsumerMemberPrograms
 from oncelog.client.programs.group import MemberPrograms
 from oncelog.client.programs.group_protocol import GroupProtocol, Subscription, choose_member
-from oncelog.wire.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-)
+from oncelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.wire.messages.metadata import MetadataRequest
 from tests.unit.client.programs.fake_brokers import Runner

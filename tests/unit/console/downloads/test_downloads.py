@@ -7,7 +7,6 @@ import base64
 import io
 import json
 import time
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -34,12 +33,6 @@ from tests.unit.console.pages.test_messages import STATES, make, mixed, write
 from tests.unit.console.visits import visiting
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def client(broker: Broker) -> Iterator[Client]:
-    with Client(broker.bootstrap_servers) as made:
-        yield made
 
 
 def lines(visitor: TestClient, path: str) -> list[dict[str, Any]]:

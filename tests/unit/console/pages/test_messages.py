@@ -6,7 +6,6 @@ import base64
 import json
 import re
 import time
-from collections.abc import Iterator
 
 import pytest
 from starlette.testclient import TestClient
@@ -34,12 +33,6 @@ from tests.unit.console.visits import visiting
 
 pytestmark = pytest.mark.slow
 SCRIPT = b"<script>alert('x')</script>"
-
-
-@pytest.fixture
-def client(broker: Broker) -> Iterator[Client]:
-    with Client(broker.bootstrap_servers) as made:
-        yield made
 
 
 def make(client: Client, topic: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import html
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,19 +16,12 @@ from oncelog.client.machine.consumed_records import read_fetched
 from oncelog.client.machine.partitioner import partition_of_key
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
-from oncelog.testing.broker import Broker
 from tests.interop.admin.lab import ByHand, at
 from tests.unit.console.visits import ORIGIN, lines_of, token_of
 
 pytestmark = pytest.mark.slow
 SHOW, SEND = "/messages/produce/show", "/messages/produce/send"
 SCRIPT = "<script>alert(1)</script>\u202e"
-
-
-@pytest.fixture
-def client(broker: Broker) -> Iterator[Client]:
-    with Client(broker.bootstrap_servers) as made:
-        yield made
 
 
 def fields(page: str) -> dict[str, str]:

@@ -13,15 +13,7 @@ from starlette.testclient import TestClient
 from oncelog.admin.acls import create_acls, list_acls
 from oncelog.admin.client_quotas import alter_quotas, list_quotas
 from oncelog.admin.scram_users import list_credentials
-from oncelog.base.acls import (
-    AclBinding,
-    AclEntry,
-    Operation,
-    PatternType,
-    Permission,
-    ResourcePattern,
-    ResourceType,
-)
+from oncelog.base.acls import AclBinding, AclEntry, Operation, PatternType, Permission, ResourcePattern, ResourceType
 from oncelog.client.blocking import Client
 from oncelog.testing.broker import Broker
 from tests.unit.console.visits import lines_of, token_of, visiting

@@ -21,17 +21,10 @@ from oncelog.console.records.record_states import StoredRecord
 from oncelog.console.records.windows import Windows, windows_of
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
-from oncelog.testing.broker import Broker
 from tests.interop.admin.lab import at
 
 PARTITIONS = 4
 Place = tuple[int, int]
-
-
-@pytest.fixture
-def client(broker: Broker) -> Iterator[Client]:
-    with Client(broker.bootstrap_servers) as made:
-        yield made
 
 
 def fill(client: Client, topic: str, seed: int, count: int = 300, value: bytes = b"x") -> dict[Place, int]:

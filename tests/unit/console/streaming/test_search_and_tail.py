@@ -42,12 +42,6 @@ from tests.unit.console.pages.test_messages import STATES, make, mixed, write
 from tests.unit.console.visits import visiting
 
 
-@pytest.fixture
-def client(broker: Broker) -> Iterator[Client]:
-    with Client(broker.bootstrap_servers) as made:
-        yield made
-
-
 @pytest.mark.slow
 def test_hits_say_what_became_of_their_transactions(client: Client, reader: TestClient) -> None:
     mixed(client, "hits")

@@ -157,8 +157,6 @@ class Bench:
         except StopIteration as stopped:
             return answer or stopped.value
 
-    # Requests in short
-
     def join(self, member_id: str = "", version: int = 9, group: str = "g", instance: str | None = None) -> Any:
         """JoinGroup with one protocol."""
         request = j.JoinGroupRequest(

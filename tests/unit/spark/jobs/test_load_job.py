@@ -20,10 +20,10 @@ from oncelog.spark.session.errors import DataLoss, OptionError
 from oncelog.spark.source.options import SourceOptions, parse_options
 from oncelog.spark.table import directory as table_module
 from oncelog.spark.table.directory import RowsFile, Table, TableError
-from oncelog.spark.table.parquet_files import write_empty
 from oncelog.spark.targets import parquet_table
 from oncelog.spark.targets.parquet_table import ParquetTable
 from tests.unit.spark.jobs.fake_log import FakeLog, FakeWriter, request, visible_rows
+from tests.unit.spark.jobs.mortal import Died, Mortal
 
 
 def log_of(*sizes: int) -> FakeLog:
@@ -104,36 +104,7 @@ def test_a_load_that_wrote_nothing_binds_no_later_one(tmp_path: Path) -> None:
         run_load(table, log, unreadable_schema, requests, options())
 
 
-class Died(BaseException):
-    """The process, at a point chosen by the test."""
-
-
-class Mortal:
-    """Lets a load die before or after its n-th durable action; from then on no action has an effect."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, dies_at: int) -> None:
-        self.dies_at, self.actions, self.dead = dies_at, 0, False
-        for module, name in ((os, "replace"), (os, "fsync"), (shutil, "rmtree")):
-            monkeypatch.setattr(module, name, self._mortal(getattr(module, name), counts=module is os))
-        writer = FakeWriter.write
-        monkeypatch.setattr(FakeWriter, "write", self._mortal(writer, counts=True))
-        monkeypatch.setattr(parquet_table, "write_empty", self._mortal(write_empty, counts=True))
-
-    def _mortal(self, action: Callable[..., Any], *, counts: bool) -> Callable[..., Any]:
-        def acting(*arguments: Any, **named: Any) -> Any:
-            self._step(counts)
-            result = action(*arguments, **named)
-            self._step(counts)
-            return result
-
-        return acting
-
-    def _step(self, counts: bool) -> None:
-        if counts and not self.dead:
-            self.dead = self.actions == self.dies_at
-            self.actions += 1
-        if self.dead:
-            raise Died
+ACTIONS = ((os, "replace"), (os, "fsync"), (FakeWriter, "write"), (parquet_table, "write_empty"))
 
 
 def dies_everywhere(
@@ -146,7 +117,7 @@ def dies_everywhere(
         prepare(place)
         before = set(visible_rows(place)) if place.exists() else set()
         with monkeypatch.context() as patch:
-            mortal = Mortal(patch, point)
+            mortal = Mortal(patch, point, ACTIONS)
             with suppress(Died):
                 run(place, log)
         seen = visible_rows(place)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from oncelog.spark.table.directory import QuarantineRejected, Table, TableError
 from oncelog.spark.table.parquet_files import table_schema
 from oncelog.spark.targets.parquet_table import ParquetTable
 from tests.unit.spark.jobs.fake_log import FakeLog
+from tests.unit.spark.jobs.mortal import Died, Mortal
 from tests.unit.spark.table.swaps import NEEDS_SWAPS
 
 SERVERS = {"kafka.bootstrap.servers": "fake:1", "subscribe": "t"}
@@ -99,34 +100,7 @@ def expected(log: FakeLog, *, bad: bool) -> list[tuple[int, bytes]]:
     return [(at, value or b"") for at, value in values if (value or b"").startswith(b"bad") == bad]
 
 
-class Died(BaseException):
-    """The process."""
-
-
-class Mortal:
-    """Lets a load die before or after its n-th durable action; from then on none has an effect."""
-
-    def __init__(self, patch: pytest.MonkeyPatch, dies_at: int) -> None:
-        self.dies_at, self.actions, self.dead = dies_at, 0, False
-        for module, name in ((os, "replace"), (Path, "unlink"), (rename_journal, "swap")):
-            patch.setattr(module, name, self._mortal(getattr(module, name)))
-        patch.setattr(shutil, "rmtree", self._mortal(shutil.rmtree, counts=False))
-
-    def _mortal(self, action: Callable[..., Any], *, counts: bool = True) -> Callable[..., Any]:
-        def acting(*arguments: Any, **named: Any) -> Any:
-            self._step(counts)
-            result = action(*arguments, **named)
-            self._step(counts)
-            return result
-
-        return acting
-
-    def _step(self, counts: bool) -> None:
-        if counts and not self.dead:
-            self.dead = self.actions == self.dies_at
-            self.actions += 1
-        if self.dead:
-            raise Died
+ACTIONS = ((os, "replace"), (Path, "unlink"), (rename_journal, "swap"))
 
 
 @pytest.mark.slow
@@ -139,7 +113,7 @@ def test_good_and_bad_rows_are_all_there_once_wherever_loads_die(by: Any, tmp_pa
         place = tmp_path / str(point)
         run(place, before, by)
         with pytest.MonkeyPatch.context() as patch:
-            mortal = Mortal(patch, point)
+            mortal = Mortal(patch, point, ACTIONS)
             with suppress(Died):
                 run(place, after, by)
         seen = [at for at, _ in values_in(place)]

@@ -16,8 +16,8 @@ from oncelog.admin.explain.cluster_report import GroupSummary, Problem, TopicLag
 from oncelog.admin.explain.share_groups.causes import share_group_findings
 from oncelog.admin.explain.share_groups.facts import ShareGroupFacts, share_group_facts
 from oncelog.admin.group_descriptions import SHARE, GroupDescription, GroupRow, share_description
-from oncelog.admin.share_groups import ShareOffsetRow
-from oncelog.admin.transactions.broker_requests import BrokerRequest, Progress, Unanswered, no_progress, send_requests
+from oncelog.admin.share_groups import ShareOffsetRow, offset_row
+from oncelog.admin.transactions.broker_requests import BrokerRequest, Unanswered, send_requests
 from oncelog.admin.transactions.partition_offsets import Bounds
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import TopicName, TopicPartition
@@ -45,10 +45,7 @@ class ClusterShareGroups:
 
 @operation
 def read_share_groups(
-    cluster: Cluster,
-    rows: Sequence[GroupRow],
-    bounds: Mapping[TopicPartition, Bounds],
-    progress: Progress = no_progress,
+    cluster: Cluster, rows: Sequence[GroupRow], bounds: Mapping[TopicPartition, Bounds]
 ) -> Program[ClusterShareGroups]:
     """The share groups of a list, with their offsets; ``bounds`` are the ends of logs. Raises ConfigError."""
     groups = ClusterShareGroups()
@@ -64,7 +61,7 @@ def read_share_groups(
         ]
         described = offsets_wire.DescribeShareGroupOffsetsRequest(groups=group_requests)
         requests.append(BrokerRequest(broker, described, f"offsets of {counted(len(names), 'share group')}"))
-    answers = yield from send_requests(cluster, requests, progress)
+    answers = yield from send_requests(cluster, requests)
     for request, answer in answers:
         if isinstance(answer, Unanswered):
             groups.unanswered.append(answer)
@@ -107,19 +104,7 @@ def _add_offsets(
             for partition in topic.partitions:
                 place = TopicPartition(TopicName(topic.topic_name), partition.partition_index)
                 limits = bounds.get(place)
-                rows.append(
-                    ShareOffsetRow(
-                        name,
-                        place.topic,
-                        place.partition,
-                        partition.start_offset if partition.start_offset >= 0 and not partition.error_code else None,
-                        None,
-                        None if limits is None else limits.end_offset,
-                        partition.lag if partition.lag >= 0 and not partition.error_code else None,
-                        partition.leader_epoch,
-                        explain(partition.error_code) if partition.error_code else None,
-                    )
-                )
+                rows.append(offset_row(name, place, partition, None, None if limits is None else limits.end_offset))
 
 
 def share_summary(groups: ClusterShareGroups, described: GroupDescription) -> GroupSummary:

@@ -6,10 +6,9 @@ The group is judged as a whole first, then each partition. Causes in single reco
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
-from oncelog.admin.explain.findings import Cause, Finding, Severity, shortened
+from oncelog.admin.explain.findings import Cause, Finding, Severity, shortened, with_partitions
 from oncelog.admin.explain.group_causes import not_permitted
 from oncelog.admin.explain.share_groups.facts import (
     DEAD_LETTER_TOPIC,
@@ -37,12 +36,8 @@ def share_group_findings(facts: ShareGroupFacts, options: str = "") -> list[Find
         return [_off(facts)]
     whole = [not_permitted(facts.denied, options), _no_members(facts, options), _dead_letters(facts, options)]
     places = [finding for partition in facts.offsets for finding in _partition(facts, partition, options)]
-    by_name = {str(partition): partition for partition in facts.partitions}
     findings = [*(finding for finding in whole if finding is not None), *places, *record_findings(facts, options)]
-    return [
-        replace(finding, partitions=(by_name[finding.about],)) if finding.about in by_name else finding
-        for finding in findings
-    ]
+    return with_partitions(findings, facts.partitions)
 
 
 def _off(facts: ShareGroupFacts) -> Finding:

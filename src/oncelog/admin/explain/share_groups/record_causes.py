@@ -18,6 +18,7 @@ from oncelog.admin.explain.share_groups.facts import (
 )
 from oncelog.admin.share_deliveries import ShareBatchRow
 from oncelog.admin.transactions.durations import duration_text, moment_text
+from oncelog.base.grouping import group_by_key
 from oncelog.base.ids import TopicPartition
 from oncelog.base.notation.shell_words import argument, option
 from oncelog.base.text import counted
@@ -253,9 +254,7 @@ def _waits_for(facts: ShareGroupFacts, partition: TopicPartition, options: str) 
 
 def _archived(facts: ShareGroupFacts, options: str) -> Iterator[Finding]:
     limit, letters = facts.number(DELIVERY_LIMIT), facts.dead_letters
-    by_partition: dict[TopicPartition, list[Change]] = {}
-    for change in facts.archived():
-        by_partition.setdefault(change.partition, []).append(change)
+    by_partition = group_by_key((change.partition, change) for change in facts.archived())
     for partition, changes in by_partition.items():
         often = [change for change in changes if change.delivery_count >= limit]
         rejected = [change for change in changes if change.delivery_count < limit]

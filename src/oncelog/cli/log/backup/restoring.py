@@ -9,15 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from oncelog.base.private_files import DIRECTORY_MODE, private_opener
-from oncelog.cli.log.backup.copying import (
-    CHUNK,
-    INCOMPLETE,
-    Progress,
-    building,
-    check_is_free,
-    digest_of,
-    write_all,
-)
+from oncelog.cli.log.backup.copying import CHUNK, INCOMPLETE, Progress, building, check_is_free, digest_of, write_all
 from oncelog.cli.log.backup.manifest import BackupError, Entry, Header, Manifest
 from oncelog.cli.log.backup.tree_file import skip_producer_ids
 

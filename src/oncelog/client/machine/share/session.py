@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode, PeerError
+from oncelog.base.grouping import group_by_key
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.units import INT32_MAX, SECOND_MS
 from oncelog.client.errors import BrokerRefused, ClientError, ConnectionLost, UnsupportedRequest
@@ -388,7 +389,5 @@ def _topics(
 
 
 def _forgotten(partitions: Iterable[SharePartition]) -> list[share_fetch.ForgottenTopic]:
-    by_topic: dict[bytes, list[int]] = {}
-    for topic_id, index in partitions:
-        by_topic.setdefault(topic_id, []).append(index)
+    by_topic = group_by_key(partitions)
     return [share_fetch.ForgottenTopic(topic_id=topic_id, partitions=rows) for topic_id, rows in by_topic.items()]

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from oncelog.base.errors import ErrorCode
+from oncelog.base.grouping import group_by_key
 from oncelog.base.ids import BrokerId, LeaderEpoch, TopicId, TopicName
 from oncelog.base.tree import Create
 from oncelog.core.controller.image import layout
@@ -75,9 +76,7 @@ def more_replicas(image: ClusterImage, replicas: Replicas, start: int, replicati
 
 
 def _round(brokers: Sequence[BrokerImage]) -> list[BrokerImage]:
-    racks: dict[str, list[BrokerImage]] = {}
-    for broker in sorted(brokers, key=lambda broker: broker.broker_id):
-        racks.setdefault(broker.rack or "", []).append(broker)
+    racks = group_by_key((broker.rack or "", broker) for broker in sorted(brokers, key=lambda broker: broker.broker_id))
     return [broker for lap in zip_longest(*racks.values()) for broker in lap if broker is not None]
 
 

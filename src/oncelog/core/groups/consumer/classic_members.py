@@ -13,11 +13,7 @@ from oncelog.base.ids import MemberId
 from oncelog.core.groups.consumer.conversion import assignment_for, downgrade, may_downgrade, partitions_by_id
 from oncelog.core.groups.consumer.decision import AnswerT, ConsumerDecision, MemberTimer
 from oncelog.core.groups.consumer.group import ConsumerGroup
-from oncelog.core.groups.consumer.identity import (
-    check_not_fenced,
-    known_static_member,
-    replace_static,
-)
+from oncelog.core.groups.consumer.identity import check_not_fenced, known_static_member, replace_static
 from oncelog.core.groups.consumer.member import ClassicMetadata, ConsumerMember
 from oncelog.core.groups.consumer.member_update import (
     MemberUpdate,

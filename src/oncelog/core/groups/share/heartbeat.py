@@ -26,12 +26,7 @@ from oncelog.core.groups.modern.members import JOINING_EPOCH, NO_PARTITIONS, Mem
 from oncelog.core.groups.modern.topics import Topics, hash_of_topics
 from oncelog.core.groups.share import records
 from oncelog.core.groups.share.assignor import ShareMemberSpec, ShareSpec, assign
-from oncelog.core.groups.share.decision import (
-    UNINITIALIZED_OFFSET,
-    PartitionState,
-    ShareDecision,
-    ShareHeartbeatAnswer,
-)
+from oncelog.core.groups.share.decision import UNINITIALIZED_OFFSET, PartitionState, ShareDecision, ShareHeartbeatAnswer
 from oncelog.core.groups.share.group import ShareGroup
 from oncelog.core.groups.share.member import ShareMember
 from oncelog.core.groups.share.settings import ShareGroupSettings

@@ -226,8 +226,6 @@ class ZooKeeperMember:
             case _:
                 self._advance(step, outcome, now_ms)
 
-    # Selection of the next step.
-
     def _choose(self, now_ms: int) -> Step | None:
         if self._must_stop():
             self._begin_to_stop()
@@ -319,8 +317,6 @@ class ZooKeeperMember:
         self._not_before_ms = 0
         self.state = MemberState.LOOKING
         return ReadGroup()
-
-    # Handling of outcomes.
 
     def _advance(self, step: Step | None, outcome: StepOutcome, now_ms: int) -> None:
         match step, outcome:

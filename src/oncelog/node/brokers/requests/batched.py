@@ -13,11 +13,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from oncelog.base.errors import ErrorCode, error_code_of
-from oncelog.base.ids import BrokerId, ProducerEpoch, ProducerId, TopicName, TopicPartition, TransactionalId
+from oncelog.base.ids import BrokerId, ProducerEpoch, ProducerId, TopicName, TopicPartition, TransactionalId, by_topic
 from oncelog.core.transactions.identity import Identity
 from oncelog.core.transactions.model import AddReply, TransactionDescription, VerifyReply
 from oncelog.handlers.broker.context import CoordinatorRefusal
-from oncelog.handlers.transactions.requests import by_topic
 from oncelog.node.brokers.broker_links import BrokerLinks, LinkPurpose
 from oncelog.node.brokers.messages import UNREACHABLE, AddPartitions, Cancel, DescribeTransaction, OnAnswer, WriteMarker
 from oncelog.wire.messages.add_partitions_to_txn import (

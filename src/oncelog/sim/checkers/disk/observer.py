@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+from oncelog.base.grouping import group_by_key
 from oncelog.base.ids import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE, TopicPartition
 from oncelog.ports import Files
 from oncelog.sim.checkers.disk import logs as alone
@@ -71,7 +72,4 @@ def check_markers(
             if longest is None or longest.end < log.end:
                 merged[partition] = log
     kept = kept._replace(compacted=kept.compacted.union(INTERNAL_TOPICS))
-    instances: dict[str, list[str]] = {}
-    for rule, instance in markers(merged, kept, settled=settled, ended=ended, may_repeat=True):
-        instances.setdefault(rule, []).append(instance)
-    return instances
+    return group_by_key(markers(merged, kept, settled=settled, ended=ended, may_repeat=True))

@@ -61,8 +61,6 @@ class MemberAnswers:
         for member in self._members.values():
             member.has_to_rejoin = False
 
-    # The consumer protocol
-
     def heartbeat_requested(self, exchange: Exchange) -> None:
         request = exchange.request
         member = self._members.get((request.group_id, request.member_id))
@@ -112,8 +110,6 @@ class MemberAnswers:
             names = ", ".join(self._topics.describe(key) for key in keys if key is not None)
             detail = f"in epoch {epoch}, now {member.epoch}, has had it throughout"
             self._report(REFUSED, f"{request.group_id}: {names} of {request.member_id}, which {detail}")
-
-    # The classic protocol
 
     def joined(self, exchange: Exchange, response: JoinGroupResponse) -> None:
         key = exchange.request.group_id, response.member_id

@@ -29,10 +29,7 @@ from oncelog.wire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,
 )
-from oncelog.wire.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-)
+from oncelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from oncelog.wire.messages.create_topics import CreateTopicsResponse
 from oncelog.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from oncelog.wire.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse

@@ -13,12 +13,7 @@ from typing import Any, Final, NamedTuple
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import NO_TOPIC_ID
 from oncelog.records.errors import CorruptBatch
-from oncelog.records.internal.consumer_protocol import (
-    Assignment,
-    Subscription,
-    decode_assignment,
-    decode_subscription,
-)
+from oncelog.records.internal.consumer_protocol import Assignment, Subscription, decode_assignment, decode_subscription
 from oncelog.sim.checkers.wire.exchange import Exchange, PartitionKey, Report, Topics
 from oncelog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from oncelog.wire.messages.heartbeat import HeartbeatResponse
@@ -102,8 +97,6 @@ class Ownership:
         self._ignored.add(group_id)
         self._groups.pop(group_id, None)
 
-    # The consumer protocol
-
     def heartbeat_requested(self, exchange: Exchange) -> None:
         request = exchange.request
         member = self._member(request.group_id, request.member_id)
@@ -133,8 +126,6 @@ class Ownership:
         self._assign(exchange, member, assigned, index)
         self._check_epoch(exchange, member, response.member_epoch)
         self._accept(exchange, member)
-
-    # The classic protocol
 
     def join_requested(self, exchange: Exchange) -> None:
         member = self._member(exchange.request.group_id, exchange.request.member_id)
@@ -189,8 +180,6 @@ class Ownership:
         codes = [member.error_code for member in response.members] or [0] * len(leaving)
         for member_id, code in zip(leaving, codes, strict=False):
             self._accept_end(exchange, member_id, response.error_code or code, is_leave=True)
-
-    # Both
 
     def _member(self, group_id: str, member_id: str) -> _Member | None:
         return None if group_id in self._ignored else self._groups[group_id].members.get(member_id)

@@ -30,13 +30,7 @@ from oncelog.sim.checkers.wire.share_records import (
     acknowledged_in,
     answer_kind,
 )
-from oncelog.sim.checkers.wire.share_sessions import (
-    Session,
-    SessionKey,
-    Sessions,
-    ShareKey,
-    key_of,
-)
+from oncelog.sim.checkers.wire.share_sessions import Session, SessionKey, Sessions, ShareKey, key_of
 from oncelog.wire.messages.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
 from oncelog.wire.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
 
@@ -97,8 +91,6 @@ class Shares:
         record = log.records.get(offset)
         return min(log.lost - (0 if record is None else record.lost), log.lost_since(earliest))
 
-    # Requests
-
     def fetch_requested(self, exchange: Exchange) -> None:
         session = self._sessions.fetch_requested(exchange)
         self._acknowledging(exchange)
@@ -126,8 +118,6 @@ class Shares:
                     log.record(offset).settlers.add(member)
                 if offset in log.held and log.holder(offset) == member:
                     del log.held[offset]
-
-    # Responses
 
     def fetched(self, exchange: Exchange, response: ShareFetchResponse, index: int) -> None:
         keys = self._end_fetch(exchange)
@@ -187,8 +177,6 @@ class Shares:
         opened_at = exchange.received_index if session is None else session.opened_at
         return self.changes.is_over(exchange.request.group_id, opened_at)
 
-    # Losses
-
     def lost(self, exchanges: Iterable[Exchange], index: int) -> None:
         """Requests without an answer: their connection or broker is gone. ``index``: of the last event on the wire."""
         for exchange in exchanges:
@@ -222,8 +210,6 @@ class Shares:
                 log.end_tenure()
             else:
                 log.end_locks(key.member)
-
-    # Rules
 
     def _delivered(self, key: ShareKey, offset: int, count: int, exchange: Exchange, index: int) -> None:
         log = self._log(key)

@@ -9,9 +9,10 @@ from dataclasses import fields
 
 from oncelog.base.ids import NO_TOPIC_ID, TopicId, TopicPartition
 from oncelog.client.errors import ClientError
-from oncelog.client.machine.consumed_records import read_fetched
+from oncelog.client.machine.consumed_records import ConsumedRecord, read_fetched
 from oncelog.client.machine.pending_batch import BatchOutcome, Failed
 from oncelog.client.machine.positions import Fetched
+from oncelog.client.machine.share.values import ShareRecord
 from oncelog.sim.checkers.history import (
     Commit,
     Copied,
@@ -85,12 +86,12 @@ def value_of(value: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -
 
 def seen(fetched: Fetched, *, read_committed: bool) -> list[SeenRecord]:
     """Convert fetched records for the history. Raises UnreadableRecords for damaged ones."""
-    return [
-        SeenRecord(
-            record.offset, value_of(record.value, record.headers), None if record.key is None else record.key.decode()
-        )
-        for record in read_fetched(fetched, read_committed=read_committed)
-    ]
+    return [seen_record(record) for record in read_fetched(fetched, read_committed=read_committed)]
+
+
+def seen_record(record: ConsumedRecord | ShareRecord) -> SeenRecord:
+    key = None if record.key is None else record.key.decode()
+    return SeenRecord(record.offset, value_of(record.value, record.headers), key)
 
 
 class Recorder:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from oncelog.base.grouping import group_by_key
 from oncelog.spark.audit.audit_plan import SegmentTask
 from oncelog.spark.audit.model import Finding, Part, rows_of, schema_of
 from oncelog.spark.audit.pipeline import ProgressCallback, Tally, gravest_first, ignore_progress, typed_batches
@@ -30,7 +31,7 @@ class LocalEngine:
     def map_segments(
         self, tasks: Sequence[SegmentTask], read: Callable[[SegmentTask], Iterator[TypedBatch]]
     ) -> Batches:
-        return _gather(typed for task in self._counted(tasks) for typed in read(task))
+        return group_by_key(typed for task in self._counted(tasks) for typed in read(task))
 
     def _counted(self, tasks: Sequence[SegmentTask]) -> Iterator[SegmentTask]:
         for number, task in enumerate(tasks):
@@ -53,7 +54,7 @@ class LocalEngine:
         if keep is not None:
             table = table.filter(pc.is_in(table[keep[0]], pa.array([int(value) for value in keep[1]])))
         ordered = table.sort_by([(name, "ascending") for name in order])
-        return _gather(typed_batches(step(rows_of(ordered.to_batches(max_chunksize=16_384), row_type))))
+        return group_by_key(typed_batches(step(rows_of(ordered.to_batches(max_chunksize=16_384), row_type))))
 
     def rows(self, sources: Sequence[Batches], row_type: type[Any]) -> Iterator[Any]:
         return rows_of(_batches(sources, row_type), row_type)
@@ -86,13 +87,6 @@ class LocalEngine:
         directory.mkdir(parents=True, exist_ok=True)
         table = pa.Table.from_batches(_batches(sources, row_type), schema_of(row_type))
         pq.write_table(table, directory / "part-0.parquet", compression="zstd")
-
-
-def _gather(typed: Iterator[TypedBatch]) -> Batches:
-    batches: Batches = {}
-    for row_type, batch in typed:
-        batches.setdefault(row_type, []).append(batch)
-    return batches
 
 
 def _batches(sources: Sequence[Batches], row_type: type[Any]) -> list[pa.RecordBatch]:

@@ -12,15 +12,7 @@ from oncelog.wire.messages.alter_partition_reassignments import (
 )
 from oncelog.wire.messages.elect_leaders import ElectLeadersRequest
 from tests.conformance.golden.cluster.conversation import Conversation
-from tests.conformance.golden.cluster.requests import (
-    PREFERRED,
-    UNCLEAN,
-    elect,
-    fetch,
-    list_offsets,
-    metadata,
-    produce,
-)
+from tests.conformance.golden.cluster.requests import PREFERRED, UNCLEAN, elect, fetch, list_offsets, metadata, produce
 from tests.peers.clients.sweep.wire import versions
 
 

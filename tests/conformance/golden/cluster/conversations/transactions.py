@@ -11,11 +11,7 @@ from oncelog.wire.messages.end_txn import EndTxnRequest
 from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 from oncelog.wire.messages.list_transactions import ListTransactionsRequest
 from oncelog.wire.messages.produce import ProduceRequest
-from oncelog.wire.messages.write_txn_markers import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-)
+from oncelog.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.conformance.golden.cluster.conversation import Conversation
 from tests.conformance.golden.cluster.conversations.leadership import until_followed
 from tests.conformance.golden.cluster.corpus import TRANSACTION_COORDINATOR

@@ -7,11 +7,7 @@ from typing import Final
 
 from oncelog.wire.messages.api_versions import ApiVersionsRequest
 from oncelog.wire.messages.describe_cluster import DescribeClusterRequest
-from oncelog.wire.messages.describe_topic_partitions import (
-    Cursor,
-    DescribeTopicPartitionsRequest,
-    TopicRequest,
-)
+from oncelog.wire.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from oncelog.wire.messages.unregister_broker import UnregisterBrokerRequest
