@@ -82,7 +82,7 @@ def find_items(item: Walk, data: Walked, at: int, end: int, count: int | None) -
     position behind them, and a reason if the bytes are damaged: the positions are those before the damage then."""
     places: list[int] = []
 
-    def found(data: Walked, at: int, depth: int) -> int:
+    def located(data: Walked, at: int, depth: int) -> int:
         if at > end:
             raise NotReadable(_ENDS)
         places.append(at)
@@ -90,11 +90,11 @@ def find_items(item: Walk, data: Walked, at: int, end: int, count: int | None) -
 
     def counted(data: Walked, at: int, depth: int) -> int:
         for _ in range(count or 0):
-            at = found(data, at, depth)
+            at = located(data, at, depth)
         return at
 
     try:
-        return places, walk_value(_blocks((_WALK, found)) if count is None else counted, data, at, end), None
+        return places, walk_value(_blocks((_WALK, located)) if count is None else counted, data, at, end), None
     except NotReadable as error:
         return places, end, str(error)
 

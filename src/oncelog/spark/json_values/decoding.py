@@ -1,4 +1,4 @@
-"""The sources' option that decodes JSON values, the columns it adds, and those of a table. Works without pyarrow."""
+"""The sources' option that decodes JSON values, and the columns it adds. Works without pyarrow."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ EVENT_TIME: Final = "event_time"
 # The column with a row's bytes while it is shaped.
 RAW: Final = "_value"
 RECORD: Final = ("key", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+# The table's own columns.
 RESERVED: Final = frozenset(
     name.lower() for name in (*RECORD, "value", OTHER_FIELDS, EVENT_TIME, BAD, TIME, RAW, "day", "hour", "offsets")
 )
-"""The table's own columns."""
 OPTION: Final = "decodeJson"
 
 

@@ -171,7 +171,7 @@ class RegistryDecoding:
 
 
 def column_name(field: str) -> str:
-    """The table's column of a value's field: ``value_timestamp`` beside the table's own ``timestamp``."""
+    # Beside the table's own ``timestamp``, a value's is ``value_timestamp``.
     return f"value_{field}" if field.lower() in RESERVED else field
 
 
