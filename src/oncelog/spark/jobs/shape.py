@@ -12,16 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from oncelog.spark.json_values.decoding import (
-    BAD,
-    EVENT_TIME,
-    OTHER_FIELDS,
-    RAW,
-    RECORD,
-    RESERVED,
-    TIME,
-    JsonDecoding,
-)
+from oncelog.spark.json_values.decoding import BAD, EVENT_TIME, OTHER_FIELDS, RAW, RECORD, RESERVED, TIME, JsonDecoding
 from oncelog.spark.json_values.times import FIRST_MICROS, LAST_MICROS, Path
 from oncelog.spark.registry_values.decoding import RegistryDecoding, column_name
 from oncelog.spark.session.errors import OptionError
