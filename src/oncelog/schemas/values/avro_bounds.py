@@ -100,7 +100,7 @@ def find_items(item: Walk, data: Walked, at: int, end: int, count: int | None) -
 
 
 def named_types(parsed: Parsed) -> dict[str, Any]:
-    """The named types of a schema by their full names."""
+    """Named types by full name."""
     # Each type of a union that is a whole schema has those that were named up to it.
     roots = parsed if isinstance(parsed, list) else [parsed]
     named: dict[str, Any] = {}
@@ -110,7 +110,7 @@ def named_types(parsed: Parsed) -> dict[str, Any]:
 
 
 class Walks:
-    """The walks of types, each of a named one made once."""
+    """The walks of types, a record's made once."""
 
     def __init__(self, named: Mapping[str, Any]) -> None:
         self._named = named
