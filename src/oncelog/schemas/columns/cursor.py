@@ -73,7 +73,7 @@ class Payloads:
 
     @property
     def walked(self) -> Walked:
-        """The bytes for walks one by one; copied once, since arrays may have any number of values to walk."""
+        # Copied once: arrays may have any number of values to walk.
         if self._walked is None:
             self._walked = Walked(self.bytes)
         return self._walked

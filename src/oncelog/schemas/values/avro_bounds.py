@@ -34,8 +34,8 @@ class Walked(bytes):
 
 Walk: TypeAlias = Callable[[Walked, int, int], int]
 """Data, the position of a value, its depth → the position behind it. Raises NotReadable, or IndexError at the end."""
+# A schema, or a type in one, as fastavro.parse_schema returns it.
 Parsed: TypeAlias = Any
-"""A schema, or a type in one, as ``fastavro.parse_schema`` returns it."""
 _Step: TypeAlias = tuple[int, Any]
 """A kind of value, and what the kind needs: a size, the steps of a union's branches, a function."""
 
@@ -100,7 +100,7 @@ def find_items(item: Walk, data: Walked, at: int, end: int, count: int | None) -
 
 
 def named_types(parsed: Parsed) -> dict[str, Any]:
-    """The named types of a schema by their full names."""
+    """Named types by full name."""
     # Each type of a union that is a whole schema has those that were named up to it.
     roots = parsed if isinstance(parsed, list) else [parsed]
     named: dict[str, Any] = {}
@@ -110,7 +110,7 @@ def named_types(parsed: Parsed) -> dict[str, Any]:
 
 
 class Walks:
-    """The walks of types, each of a named one made once."""
+    """The walks of types, a record's made once."""
 
     def __init__(self, named: Mapping[str, Any]) -> None:
         self._named = named
@@ -120,7 +120,6 @@ class Walks:
         return _function(self._step(schema))
 
     def entry(self, values: Parsed) -> Walk:
-        """A key of a map and its value."""
         return _in_turn([_SCALARS["string"], self._step(values)], 2)
 
     def _step(self, schema: Parsed) -> _Step:
