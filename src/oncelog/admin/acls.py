@@ -23,7 +23,7 @@ from oncelog.base.acls import (
     ResourcePattern,
     ResourceType,
 )
-from oncelog.base.grouping import group_by_key
+from oncelog.base.ids import group_by_key
 from oncelog.client.programs import Cluster, Program, operation, raise_for_error
 from oncelog.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from oncelog.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest

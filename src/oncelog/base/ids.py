@@ -9,10 +9,10 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable
-from typing import Final, NamedTuple, NewType
+from typing import Final, NamedTuple, NewType, TypeVar
 
-from oncelog.base.grouping import group_by_key
-
+K = TypeVar("K")
+V = TypeVar("V")
 Offset = NewType("Offset", int)
 """Position of a record in a partition, 0-based; −1 means "none" in the protocol."""
 ProducerId = NewType("ProducerId", int)
@@ -49,6 +49,13 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def group_by_key(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    groups: dict[K, list[V]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[TopicName, list[int]]:

@@ -12,8 +12,7 @@ from copy import copy
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from oncelog.base.grouping import group_by_key
-from oncelog.base.ids import NO_TOPIC_ID, TopicName
+from oncelog.base.ids import NO_TOPIC_ID, TopicName, group_by_key
 from oncelog.core.controller.resources import ConfigResourceType
 from oncelog.core.controller.topics.changes import MAX_PARTITIONS_PER_REQUEST
 from oncelog.handlers.broker.time_slices import items_per_slice

@@ -29,8 +29,7 @@ from oncelog.admin.transactions.broker_requests import (
     send_requests,
 )
 from oncelog.base.errors import ErrorCode
-from oncelog.base.grouping import group_by_key
-from oncelog.base.ids import TopicPartition
+from oncelog.base.ids import TopicPartition, group_by_key
 from oncelog.client.errors import BrokerRefused, ClientError, explain
 from oncelog.client.machine.connection import Response
 from oncelog.client.machine.offsets import LAST_VERSION_BY_NAME, committed_in, offset_fetch_request

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
-from oncelog.base.grouping import group_by_key
-from oncelog.base.ids import TopicPartition
+from oncelog.base.ids import TopicPartition, group_by_key
 from oncelog.client.errors import ClientError, explain
 from oncelog.client.machine.connection import Response
 from oncelog.client.programs import Cluster, Link, Program, parallel

@@ -23,8 +23,7 @@ from oncelog.admin.transactions.transactional_ids import (
     list_transactions,
 )
 from oncelog.base.errors import ErrorCode
-from oncelog.base.grouping import group_by_key
-from oncelog.base.ids import TopicPartition
+from oncelog.base.ids import TopicPartition, group_by_key
 from oncelog.client.errors import ClientError
 from oncelog.client.programs import Cluster, Program
 from oncelog.wire.messages.describe_transactions import DescribeTransactionsRequest

@@ -26,8 +26,7 @@ from oncelog.admin.transactions.broker_requests import (
 from oncelog.admin.transactions.fetches import fetch_request, fetched_in
 from oncelog.admin.transactions.partition_offsets import Bounds, bounds_of, timestamp_of
 from oncelog.admin.transactions.producers import ProducerRow, describe_producers
-from oncelog.base.grouping import group_by_key
-from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.ids import TopicName, TopicPartition, group_by_key
 from oncelog.base.units import MIB
 from oncelog.client.errors import explain
 from oncelog.client.machine.positions import Fetched

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.grouping import group_by_key
-from oncelog.base.ids import TopicName
+from oncelog.base.ids import TopicName, group_by_key
 from oncelog.client.blocking.client import Client
 from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.transaction_states import FENCED

@@ -48,14 +48,14 @@ class ConsumedRecord(NamedTuple):
     leader_epoch: int
 
 
-def read_fetched(fetched: Fetched, *, read_committed: bool = False) -> Iterator[ConsumedRecord]:
+def read_fetched(fetched: Fetched, *, read_committed: bool = False, check_crc: bool = True) -> Iterator[ConsumedRecord]:
     """The records of one response, in order. Raises UnreadableRecords."""
     if not fetched.has_message_sets:
-        yield from _read_batches(fetched, read_committed)
+        yield from _read_batches(fetched, read_committed, check_crc)
         return
     for start, end, is_message_set in formats(fetched.records):
         part = fetched._replace(records=fetched.records[start:end])
-        yield from _read_messages(part) if is_message_set else _read_batches(part, read_committed)
+        yield from _read_messages(part) if is_message_set else _read_batches(part, read_committed, check_crc)
 
 
 def read_message_set(records: memoryview, partition: TopicPartition) -> Iterator[ConsumedRecord]:
@@ -78,12 +78,12 @@ def _read_messages(fetched: Fetched) -> Iterator[ConsumedRecord]:
         raise UnreadableRecords(f"{fetched.partition} cannot be read from {fetched.position}: {error}") from error
 
 
-def _read_batches(fetched: Fetched, read_committed: bool) -> Iterator[ConsumedRecord]:
+def _read_batches(fetched: Fetched, read_committed: bool, check_crc: bool) -> Iterator[ConsumedRecord]:
     topic, partition = fetched.partition
     position, records = fetched.position, fetched.records
     try:
         for at, header in visible_batches(fetched, read_committed):
-            if not crc_matches(records, at, header):
+            if check_crc and not crc_matches(records, at, header):
                 raise CorruptBatch(f"the checksum of the batch at offset {header.base_offset} is wrong")
             kind = LOG_APPEND_TIME if header.is_log_append_time else CREATE_TIME
             epoch = header.partition_leader_epoch

@@ -25,8 +25,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.grouping import group_by_key
-from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.ids import TopicName, TopicPartition, group_by_key
 from oncelog.client.errors import BrokerRefused
 from oncelog.client.machine.group import GroupSettings
 from oncelog.wire.messages.consumer_group_heartbeat import (

@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypeVar
 
 from oncelog.base.acls import AclBinding, AclEntry, PatternType, Permission, ResourcePattern
 from oncelog.base.errors import ErrorCode, PeerError
-from oncelog.base.grouping import group_by_key
+from oncelog.base.ids import group_by_key
 from oncelog.core.acls.texts import acl_text
 from oncelog.core.controller.entities.acl_changes import (
     MAX_ACLS,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.grouping import group_by_key
+from oncelog.base.ids import group_by_key
 from oncelog.core.controller.entities.entity_writes import write_entities
 from oncelog.core.controller.image.client_entities import ClientEntity
 from oncelog.core.controller.image.cluster_image import ClusterImage, configs_of

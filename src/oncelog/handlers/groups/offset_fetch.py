@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.grouping import group_by_key
 from oncelog.base.ids import (
     CONSUMER_OFFSETS,
     NO_TOPIC_ID,
@@ -26,6 +25,7 @@ from oncelog.base.ids import (
     TopicId,
     TopicName,
     TopicPartition,
+    group_by_key,
 )
 from oncelog.core.groups.model import FetchedOffset, PendingOffsets
 from oncelog.handlers.api import Operation

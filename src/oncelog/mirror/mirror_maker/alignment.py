@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from oncelog.base.grouping import group_by_key
+from oncelog.base.ids import group_by_key
 
 
 class Fingerprint(NamedTuple):

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.grouping import group_by_key
-from oncelog.base.ids import BrokerId, TopicId
+from oncelog.base.ids import BrokerId, TopicId, group_by_key
 from oncelog.core.sessions.fetch import INITIAL_EPOCH, next_epoch
 from oncelog.core.sessions.fetch_cache import NO_SESSION
 from oncelog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic

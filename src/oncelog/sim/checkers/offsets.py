@@ -7,7 +7,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from oncelog.base.grouping import group_by_key
+from oncelog.base.ids import group_by_key
 from oncelog.sim.checkers.history import GroupPartition, RecordedOutcome, Transaction
 from oncelog.sim.checkers.history_index import HistoryIndex
 

@@ -18,8 +18,7 @@ from oncelog.admin.explain.share_groups.facts import (
 )
 from oncelog.admin.share_deliveries import ShareBatchRow
 from oncelog.admin.transactions.durations import duration_text, moment_text
-from oncelog.base.grouping import group_by_key
-from oncelog.base.ids import TopicPartition
+from oncelog.base.ids import TopicPartition, group_by_key
 from oncelog.base.notation.shell_words import argument, option
 from oncelog.base.text import counted
 

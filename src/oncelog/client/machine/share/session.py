@@ -25,8 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from oncelog.base.errors import ErrorCode, PeerError
-from oncelog.base.grouping import group_by_key
-from oncelog.base.ids import TopicName, TopicPartition
+from oncelog.base.ids import TopicName, TopicPartition, group_by_key
 from oncelog.base.units import INT32_MAX, SECOND_MS
 from oncelog.client.errors import BrokerRefused, ClientError, ConnectionLost, UnsupportedRequest
 from oncelog.client.machine.retry import Remedy, remedy

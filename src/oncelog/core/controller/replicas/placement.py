@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from oncelog.base.errors import ErrorCode
-from oncelog.base.grouping import group_by_key
-from oncelog.base.ids import BrokerId, LeaderEpoch, TopicId, TopicName
+from oncelog.base.ids import BrokerId, LeaderEpoch, TopicId, TopicName, group_by_key
 from oncelog.base.tree import Create
 from oncelog.core.controller.image import layout
 from oncelog.core.controller.image.cluster_image import ClusterImage

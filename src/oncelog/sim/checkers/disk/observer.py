@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from oncelog.base.grouping import group_by_key
-from oncelog.base.ids import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE, TopicPartition
+from oncelog.base.ids import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE, TopicPartition, group_by_key
 from oncelog.ports import Files
 from oncelog.sim.checkers.disk import logs as alone
 from oncelog.sim.checkers.disk.admin_aborts import End

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from oncelog.base.grouping import group_by_key
+from oncelog.base.ids import group_by_key
 from oncelog.spark.audit.audit_plan import SegmentTask
 from oncelog.spark.audit.model import Finding, Part, rows_of, schema_of
 from oncelog.spark.audit.pipeline import ProgressCallback, Tally, gravest_first, ignore_progress, typed_batches
