@@ -261,10 +261,10 @@ class ShareConsumerPrograms:
 
     def _leave_replaced_leaders(self) -> Program[None]:
         """Close the links to leaders that have not answered for long, if others lead by now."""
-        now_ms, wanted = self._cluster.now_ms(), self._wanted()
+        now_ms, partitions = self._cluster.now_ms(), self._wanted()
         yield from self._doubt.pursue(
             {
-                broker: Silent(leader.link, [self._name(partition) for partition in wanted.get(broker, ())])
+                broker: Silent(leader.link, [self._name(partition) for partition in partitions.get(broker, ())])
                 for broker, leader in self._leaders.items()
                 if leader.link is not None
                 and leader.pending is not None
