@@ -246,7 +246,6 @@ def _registration(
         meta.directory_id,
         was_clean=logs.was_clean,
         lost=logs.lost(),
-        missing=logs.missing(),
         sync_policy=config.get("log.sync.policy"),
         last_epoch=logs.broker_epoch,
         endpoints=endpoints,
@@ -270,7 +269,7 @@ def _open_logs(
 def _damages(image: ClusterImage, logs: LogDirectory, broker_id: BrokerId) -> list[Report]:
     """Report each log that recovery has truncated below its synced end, and each whose directory is missing."""
     return [
-        Report("error", f"{partition} {damage}")
+        Report("error", f"{partition} {damage}; they are copied from another replica, if there is one")
         for partition, offset in sorted(logs.lost_from.items())
         if (damage := _damage(image, logs, broker_id, partition, offset)) is not None
     ]
@@ -280,22 +279,11 @@ def _damage(
     image: ClusterImage, logs: LogDirectory, broker_id: BrokerId, partition: TopicPartition, offset: int
 ) -> str | None:
     if partition in logs.logs:
-        return (
-            f"is damaged at offset {offset}: records from there on were on the disk and cannot be read; they are "
-            "copied from another replica, if there is one"
-        )
+        return f"is damaged at offset {offset}: records from there on were on the disk and cannot be read"
     image_partition = image.partition(partition)
     if image_partition is None or broker_id not in image_partition.replicas:
         return None  # it was deleted, or its replica moved, before this broker's last checkpoint
-    text = f"is missing: its directory is gone, and its records from offset {offset} on were on the disk"
-    if image_partition.isr or image_partition.elr:
-        return f"{text}; they are copied from another replica"
-    from oncelog.base.notation.shell_words import argument  # a start without damage does without it
-
-    return (
-        f"{text}; no other replica had them all, so it has no leader: restore the directory on the stopped broker if "
-        f"you can, then run: oncelog topic elect --unclean {argument(f'{partition.topic}:{partition.partition}')}"
-    )
+    return f"is missing: its directory is gone, and its records from offset {offset} on were on the disk"
 
 
 def set_strays_aside(image: ClusterImage, logs: LogDirectory, broker_id: BrokerId, entropy: Entropy) -> list[Report]:

@@ -155,10 +155,6 @@ class LogDirectory:
         """The logs that may lack records which were durable here: other replicas are to be preferred."""
         return tuple(sorted(self.lost_from.keys() | self.unidentified()))
 
-    def missing(self) -> tuple[TopicPartition, ...]:
-        # Logs with durable records whose directories are gone.
-        return tuple(partition for partition in self.lost_from if partition not in self.logs)
-
     def unidentified(self) -> set[TopicPartition]:
         """The logs with records but without a topic id, after an unclean shutdown."""
         if self.was_clean:

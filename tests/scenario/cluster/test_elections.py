@@ -11,11 +11,10 @@ from oncelog.core.controller.brokers.registration import BrokerIdInUse
 from oncelog.core.controller.image import layout
 from oncelog.core.controller.image.cluster_image import ClusterImage, load_image
 from oncelog.core.controller.replicas.failover import end_registration, settle_partitions
-from oncelog.storage.checkpoints import read_file, replace_file
 from oncelog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from oncelog.wire.messages.elect_leaders import ElectLeadersRequest
 from tests.scenario.cluster.cluster import Cluster
-from tests.scenario.cluster.replicated import create_replicated, replica, state, write
+from tests.scenario.cluster.replicated import create_replicated, state, write
 
 T = TopicName("t")
 
@@ -195,40 +194,6 @@ def test_an_emptied_disk_is_taken_out_of_the_sets_before_it_takes_part() -> None
     elected = cluster.connect(2).ask(ElectLeadersRequest(election_type=1, topic_partitions=None, timeout_ms=1000), 1)
     assert elected.error_code == ErrorCode.NONE
     assert state(cluster[1]).leader != NO_BROKER
-
-
-@pytest.mark.parametrize("outcome", ["another replica", "the restored directory", "an empty log"])
-def test_a_missing_log_that_no_other_has_whole_is_led_after_an_unclean_election_only(outcome: str) -> None:
-    cluster = three()
-    write(cluster, 1, b"a")
-    cluster.kill(2)
-    cluster.kill(3)
-    write(cluster, 1, b"b")
-    cluster.kill(1)
-    cluster[1].node.logs.close()
-    files = cluster[1].files
-    whole = {name: read_file(files, f"t-0/{name}") for name in files.list("t-0")}
-    files.remove("t-0")
-    for broker_id in (1, 2, 3):
-        cluster.start(broker_id)
-    cluster.restart(1)
-    assert facts(cluster, 2)[2:] == ((), ())
-    assert state(cluster[2]).leader == NO_BROKER, "a follower would cut its log to that of an empty leader"
-    if outcome != "an empty log":
-        cluster.kill(1)
-    if outcome == "the restored directory":
-        for name, content in whole.items():
-            assert content is not None
-            replace_file(files, f"t-0/{name}", content)
-        cluster.start(1)
-    elected = cluster.connect(2).ask(ElectLeadersRequest(election_type=1, topic_partitions=None, timeout_ms=1000), 1)
-    assert elected.error_code == ErrorCode.NONE
-    if outcome == "another replica":
-        cluster.start(1)
-    cluster.advance(1_000)
-    leader, records = {"another replica": (2, 1), "the restored directory": (1, 2), "an empty log": (1, 0)}[outcome]
-    assert (state(cluster[2]).leader, set(state(cluster[2]).isr)) == (leader, {1, 2, 3})
-    assert [replica(cluster[number]).log_end_offset for number in (1, 2, 3)] == [records] * 3
 
 
 def test_an_emptied_disk_copies_from_those_in_sync() -> None:

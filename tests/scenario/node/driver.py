@@ -187,7 +187,6 @@ class Driver:
             directory_id=self.directory_id,
             was_clean=logs.was_clean,
             lost=logs.lost(),
-            missing=logs.missing(),
             sync_policy=self.config.get("log.sync.policy"),
             last_epoch=logs.broker_epoch,
         )

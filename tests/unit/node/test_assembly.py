@@ -8,12 +8,10 @@ from typing import cast
 import pytest
 
 from oncelog.base.ids import NO_BROKER, BrokerId, TopicId, TopicName, TopicPartition
-from oncelog.base.tree import Set
 from oncelog.coordination.memory import MemoryTree
 from oncelog.core.controller.entities.entity_writes import write_entities
 from oncelog.core.controller.image.client_entities import ClientEntity
 from oncelog.core.controller.image.cluster_image import configs_of, load_image
-from oncelog.core.controller.image.layout import state_path, state_value
 from oncelog.core.controller.resources import ALL_BROKERS, ConfigResourceType, Resource, current, write_configs
 from oncelog.core.controller.topics.changes import NewTopic, create_topics, delete_topics
 from oncelog.core.sasl.initial_users import initial_user_text
@@ -251,19 +249,6 @@ def test_a_broker_whose_log_is_missing_leaves_the_in_sync_set_and_says_so() -> N
     assert (partition.leader, partition.isr) == (NO_BROKER, (2,)), "2 is elected, and 1 copies from it"
     session.close()
     assert joined(files, tree.session(), node_id="1").reports == [], "it is forgotten with the next checkpoint"
-
-
-def test_a_missing_log_that_no_other_broker_has_is_reported_with_the_way_out() -> None:
-    tree = MemoryTree()
-    files, _ = stopped_pair_with_a_log(tree)
-    files.remove("t-0")
-    session = tree.session()
-    topic = load_image(session.subtree("/")).topics[TopicName("t")]
-    alone = topic.partitions[0]._replace(isr=(BrokerId(1),))
-    session.commit([Set(state_path(topic.name, 0), state_value(alone, 1), alone.version)])
-    [report] = joined(files, session, node_id="1").reports
-    assert "no other replica had them all, so it has no leader: restore the directory" in report.message
-    assert report.message.endswith("oncelog topic elect --unclean t:0")
 
 
 def test_the_log_of_a_topic_that_was_deleted_before_the_last_checkpoint_is_not_missed() -> None:

@@ -70,14 +70,12 @@ def _no_leader(facts: PartitionFacts, options: str) -> Finding:
             f"{_brokers(last_known)} had all records, and restarted without a clean shutdown: the last of them may be "
             "missing."
         )
-    if not complete and not last_known:
-        return _no_complete_replica(facts, sentences, evidence, options)
     others = [replica for replica in facts.replicas if replica not in (complete or last_known)]
     if others:
         sentences.append(
             f"{_brokers(others)} {_has(others)} a copy that was not in sync: records may be missing in it."
         )
-    needs_unclean = bool(others) or not complete
+    needs_unclean = bool(others) or (not complete and bool(last_known))
     return Finding(
         Cause.NO_LEADER,
         Severity.STUCK,
@@ -86,36 +84,19 @@ def _no_leader(facts: PartitionFacts, options: str) -> Finding:
         evidence=evidence | {"offline": _listed(facts.offline)},
         no_since=_NO_TIME,
         affected=["every producer and consumer of this partition"],
-        clears=f"It clears by itself when {_any_of(complete or last_known)} is back.",
+        clears=f"It clears by itself when {_any_of(complete or last_known or facts.replicas)} is back.",
         advice="Start that broker"
         + (
             ". Only if it is gone for good, and what it alone has may be lost:"
             if needs_unclean
             else "; to see which are down:"
         ),
-        commands=[_unclean_election(partition, options) if needs_unclean else f"oncelog cluster status{options}"],
+        commands=[
+            f"oncelog topic elect --unclean{options} {argument(f'{partition.topic}:{partition.partition}')}"
+            if needs_unclean
+            else f"oncelog cluster status{options}"
+        ],
     )
-
-
-def _no_complete_replica(facts: PartitionFacts, sentences: list[str], evidence: Evidence, options: str) -> Finding:
-    partition = facts.partition
-    return Finding(
-        Cause.NO_LEADER,
-        Severity.STUCK,
-        str(partition),
-        [*sentences, "No broker is known to have all of its records: the last one that had them has lost its log."],
-        evidence=evidence | {"offline": _listed(facts.offline)},
-        no_since=_NO_TIME,
-        affected=["every producer and consumer of this partition"],
-        clears="It does not clear by itself.",
-        advice="Its output at the start names the directory. Stop it and restore the directory, if you can. "
-        "Then, or to go on with what the live replicas have:",
-        commands=[_unclean_election(partition, options)],
-    )
-
-
-def _unclean_election(partition: TopicPartition, options: str) -> str:
-    return f"oncelog topic elect --unclean{options} {argument(f'{partition.topic}:{partition.partition}')}"
 
 
 def _under_min_isr(facts: PartitionFacts, needed: int, options: str) -> Finding:

@@ -39,12 +39,6 @@ def test_an_eligible_leader_has_all_records_and_one_after_an_unclean_shutdown_ma
     assert unclean.commands == ["oncelog topic elect --unclean t:0"]
 
 
-def test_a_partition_whose_last_complete_replica_has_lost_its_log_needs_an_unclean_election() -> None:
-    [result] = partition_findings(PartitionFacts(A, replicas=(1, 2), isr=()))
-    assert "No broker is known to have all of its records" in result.sentences[1]
-    assert (result.clears, result.commands) == ("It does not clear by itself.", ["oncelog topic elect --unclean t:0"])
-
-
 def test_too_few_in_sync_stop_writers_fewer_than_all_are_a_risk() -> None:
     facts = PartitionFacts(A, leader=1, replicas=(1, 2, 3), isr=(1,), min_isr=2, ends={1: 90, 3: 60})
     [result] = partition_findings(facts)

@@ -64,8 +64,6 @@ class Registration(NamedTuple):
     """True if its last run ended cleanly, or belonged to this process."""
     lost: Collection[TopicPartition] = ()
     """Partitions with records that were on its disk and can no longer be read."""
-    missing: Collection[TopicPartition] = ()
-    """Lost partitions without a log."""
     sync_policy: str = COMMIT
     """The broker's ``log.sync.policy``."""
     last_epoch: int = UNKNOWN_BROKER_EPOCH
@@ -80,7 +78,7 @@ class Registration(NamedTuple):
     def again(self) -> Registration:
         """The registration of the same process in a new session, where the state left by its last run does not
         matter."""
-        return self._replace(was_clean=True, lost=(), missing=(), last_epoch=UNKNOWN_BROKER_EPOCH)
+        return self._replace(was_clean=True, lost=(), last_epoch=UNKNOWN_BROKER_EPOCH)
 
 
 def register(
@@ -98,7 +96,7 @@ def register(
         operations.append(Create(layout.CLUSTER_ID, layout.cluster_id_value(broker.cluster_id)))
     epoch = image.broker_epoch + 1
     operations.append(counted(image, layout.BROKER_EPOCH, epoch))
-    withdrawals = operations_of(image, without_lost(image, broker.broker_id, broker.lost, broker.missing))
+    withdrawals = operations_of(image, without_lost(image, broker.broker_id, broker.lost))
     # The broker leaves the in-sync sets of partitions whose records it has lost to damage, and stays in the others:
     # another broker may have lost records there. Too many lost partitions for one commit fence the broker instead.
     fits = size_bytes(withdrawals) <= COMMIT_BYTES

@@ -45,21 +45,14 @@ def withdrawn(image: ClusterImage, partition: TopicPartition, leader_epoch: int)
 
 
 def without_lost(
-    image: ClusterImage,
-    broker_id: BrokerId,
-    lost: Collection[TopicPartition],
-    missing: Collection[TopicPartition] = (),
+    image: ClusterImage, broker_id: BrokerId, lost: Collection[TopicPartition]
 ) -> dict[TopicName, dict[int, PartitionImage]]:
     """The partitions that change because a broker has lost their records."""
     changes: dict[TopicName, dict[int, PartitionImage]] = {}
     for partition in sorted(lost):
         current = image.partition(partition)
         counted = () if current is None else (*current.isr, *current.elr)
-        if current is None or broker_id not in counted:
-            continue
-        # Without a log nothing sound is left, and followers of an empty leader would cut theirs. The partition has no
-        # leader until an unclean election, before which the log may be restored.
-        if partition not in missing and not _others_have_records(image, counted, broker_id):
+        if current is None or broker_id not in counted or not _others_have_records(image, counted, broker_id):
             continue
         min_isr = min_insync_replicas(image, image.topics[partition.topic])
         after = with_isr(current, [member for member in current.isr if member != broker_id], min_isr, lost=(broker_id,))

@@ -79,21 +79,6 @@ def test_a_follower_that_has_lost_records_leaves_and_the_leader_leads_on_in_its_
         assert (result.leader, result.leader_epoch, result.isr, result.elr) == (1, 4, (1,), ())
 
 
-@pytest.mark.parametrize(
-    ("image", "expected"),
-    [
-        (led([1]), (NO_BROKER, 5, (), ())),
-        (led([1], elr=(3,), min_isr="2"), (NO_BROKER, 5, (), (3,))),
-        (led([2]), None),
-    ],
-)
-def test_a_broker_whose_log_is_missing_is_not_even_the_last(
-    image: ClusterImage, expected: tuple[object, ...] | None
-) -> None:
-    value = without_lost(image, BrokerId(1), [T0], [T0]).get(T0.topic, {}).get(0)
-    assert (value and (value.leader, value.leader_epoch, value.isr, value.elr)) == expected
-
-
 def test_a_fenced_replica_is_no_other_to_count_on() -> None:
     image = led([1], elr=(3,), min_isr="2")
     record = image.broker_records[BrokerId(3)]._replace(fenced=True)
