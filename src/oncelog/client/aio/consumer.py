@@ -110,7 +110,7 @@ class AsyncConsumer:
         tasks, links = list(self._sent), list(self._links.values())
         self._sent.clear()
         self._links.clear()
-        self._doubt.drop()
+        self._doubt.close()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

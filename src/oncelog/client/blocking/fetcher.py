@@ -15,7 +15,7 @@ from oncelog.base.ids import TopicPartition
 from oncelog.client.blocking.link import Link
 from oncelog.client.errors import ClientError, ConnectionLost
 from oncelog.client.machine.positions import Fetched, FetchSettings, Positions
-from oncelog.client.programs.doubt import DOUBT_AGAIN_MS, DOUBT_MS, Doubt, Silent
+from oncelog.client.programs.doubt import DOUBT_AGAIN_MS, DOUBT_CONNECT_MS, DOUBT_MS, Doubt, Silent
 from oncelog.client.programs.operation import BlockingRunner
 from oncelog.client.programs.steps import Pending, Program, Sleep, Wait
 
@@ -28,7 +28,9 @@ class _Sent(NamedTuple):
     requested: dict[TopicPartition, int]
     deadline_ms: int
     doubtful_ms: int
-    """When a leader that has sent nothing is doubted."""
+    """When a leader that sends nothing more is doubted."""
+    missing: int = 0
+    """Bytes that the answer lacked when last looked at; 0 before it begins."""
 
 
 class Fetcher:
@@ -40,6 +42,8 @@ class Fetcher:
         self.positions = Positions(client.cluster.view, settings)
         self._links: dict[int, Link] = {}
         self._sent: dict[int, _Sent] = {}
+        self._left: set[int] = set()
+        """Silent leaders that were left and have not answered since."""
         self._failing_since_ms: int | None = None
         self._attempt = 0
 
@@ -117,7 +121,9 @@ class Fetcher:
         """A link for fetching alone: a broker answers nothing else on a connection while a fetch waits."""
         link = self._links.get(broker)
         if link is None or not link.is_open:
-            link = self._links[broker] = cast("Link", self._run(self._cluster.connect(broker)))
+            # A frozen broker's kernel accepts a connection, and then others' answers would wait for it.
+            timeout_ms = DOUBT_CONNECT_MS if broker in self._left else None
+            link = self._links[broker] = cast("Link", self._run(self._cluster.connect(broker, timeout_ms)))
         return link
 
     def _send_all(self) -> None:
@@ -183,13 +189,21 @@ class Fetcher:
         now = self._now_ms()
         silent = {
             broker: Silent(sent.link, list(sent.requested))
-            for broker, sent in self._sent.items()
-            if now >= sent.doubtful_ms and not sent.link.missing and not self._wait([sent], 0)
+            for broker, sent in list(self._sent.items())
+            if self._is_silent(broker, sent, now)
         }
         self._run(self._doubt.pursue(silent))
         for broker, (link, _) in silent.items():
             if not link.is_open:
+                self._left.add(broker)
                 self.positions.lost(self._sent.pop(broker).requested)
+
+    def _is_silent(self, broker: int, sent: _Sent, now: int) -> bool:
+        missing = sent.link.missing
+        if missing != sent.missing:
+            self._sent[broker] = sent._replace(missing=missing, doubtful_ms=max(sent.doubtful_ms, now + DOUBT_MS))
+            return False
+        return now >= sent.doubtful_ms and not self._wait([sent], 0)
 
     def _take(self, broker: int, sent: _Sent) -> list[Fetched]:
         try:
@@ -198,9 +212,12 @@ class Fetcher:
                 if self._now_ms() < sent.deadline_ms:
                     return []
                 sent.link.close()
+                # Others wait on theirs for as long again.
+                self._cluster.abort_links(sent.link.address)
                 raise ConnectionLost(f"no answer from {sent.link.address} in time")
             message = sent.link.decode(response)
             del self._sent[broker]
+            self._left.discard(broker)
             results = self.positions.answered(sent.requested, message, self._now_ms())
         except PeerError as error:
             sent.link.close()

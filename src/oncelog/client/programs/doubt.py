@@ -47,6 +47,7 @@ class Doubt:
         self._pause_ms = DOUBT_AGAIN_MS
         self._turn = 0
         self._question: _Question | None = None
+        self._is_closed = False
 
     @property
     def pending(self) -> list[Pending]:
@@ -84,6 +85,11 @@ class Doubt:
             self._question.link.abort()
             self._question = None
 
+    def close(self) -> None:
+        """Forget the question, also one that is being asked."""
+        self._is_closed = True
+        self.drop()
+
     def _ask(self, broker: int, topics: Iterable[str]) -> Program[None]:
         cluster = self._cluster
         self._due_ms = cluster.now_ms() + self._pause_ms
@@ -103,6 +109,8 @@ class Doubt:
             self._due_ms = cluster.now_ms() + DOUBT_CONNECT_MS
         else:
             self._question = _Question(broker, link, pending)
+            if self._is_closed:
+                self.drop()
 
     def _learn(self, question: _Question) -> None:
         try:

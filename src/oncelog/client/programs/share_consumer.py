@@ -60,6 +60,7 @@ class _Leader:
         self.failures = Failures(cluster)
         self.link: Link | None = None
         self.pending: Pending | None = None
+        self.asked_for: list[TopicPartition] = []
         self.doubtful_ms = 0
         """The time from which the leader is doubted if the request has no answer."""
         self.is_fetch = False
@@ -162,7 +163,6 @@ class ShareConsumerPrograms:
             if left_ms <= 0:
                 return []
             yield from self._wait(left_ms, heartbeats)
-            yield from self._leave_replaced_leaders()
 
     def commit(self, timeout_ms: int) -> Program[None]:
         """Send all acknowledgements and wait for their results. Raises RequestTimedOut, ClientError; Closed if
@@ -203,7 +203,7 @@ class ShareConsumerPrograms:
 
     def abort(self) -> None:
         """Close the connections to the leaders, which release all locks."""
-        self._doubt.drop()
+        self._doubt.close()
         for broker in list(self._leaders):
             self._forget(broker, "the consumer was closed")
 
@@ -258,13 +258,14 @@ class ShareConsumerPrograms:
             yield Wait([*pending, *self._doubt.pending], min(pause_ms, DOUBT_AGAIN_MS))
         else:
             yield Sleep(min(pause_ms, _LONGEST_SLEEP_MS))
+        yield from self._leave_replaced_leaders()
 
     def _leave_replaced_leaders(self) -> Program[None]:
         """Close the links to leaders that have not answered for long, if others lead by now."""
-        now_ms, partitions = self._cluster.now_ms(), self._wanted()
+        now_ms = self._cluster.now_ms()
         yield from self._doubt.pursue(
             {
-                broker: Silent(leader.link, [self._name(partition) for partition in partitions.get(broker, ())])
+                broker: Silent(leader.link, leader.asked_for)
                 for broker, leader in self._leaders.items()
                 if leader.link is not None
                 and leader.pending is not None
@@ -356,6 +357,7 @@ class ShareConsumerPrograms:
             leader.is_fetch, leader.is_ending = isinstance(message, ShareFetchRequest), is_last
             waits_ms = timeout_ms - self._cluster.config.request_timeout_ms
             leader.doubtful_ms = self._cluster.now_ms() + waits_ms + DOUBT_MS
+            leader.asked_for = [self._name(partition) for partition in targets or session.partitions]
             leader.pending = yield Submit(link, message, version, timeout_ms)
         except ClientError as error:
             self._failed(leader, error)

@@ -130,7 +130,7 @@ class FakeLink:
         self.stream = self
         self.versions = Versions(dict.fromkeys(range(100), (0, 99)), dict(brokers.features))
         self._brokers = brokers
-        self._broker = broker
+        self.broker = broker
         self._closed = asyncio.Event()
         self._due: dict[int, tuple[float, Response[Any] | None]] = {}
         """By correlation id: the time at which a response comes, and the response."""
@@ -150,13 +150,13 @@ class FakeLink:
     def submit(self, message: Request[Any], version: int | None = None, *, answered: bool = True) -> int:
         self._require_open()
         correlation_id = len(self._brokers.requests)
-        answer = self._brokers.answer(self._broker, message)
+        answer = self._brokers.answer(self.broker, message)
         chosen = self.versions.choose(message) if version is None else version
         response = None
         if answer is not None:
             body = memoryview(b"".join(bytes(chunk) for chunk in answer.encode(chosen)))
             response = Response(Expected(correlation_id, message.API_KEY, chosen, type(answer)), body)
-        due_ms: float = self._brokers.now_ms + LATENCY_MS + self._brokers.slow_ms.get(self._broker, 0)
+        due_ms: float = self._brokers.now_ms + LATENCY_MS + self._brokers.slow_ms.get(self.broker, 0)
         if answered:
             due_ms = self._last_ms = max(due_ms, self._last_ms) if response is not None else math.inf
         self._due[correlation_id] = due_ms, response

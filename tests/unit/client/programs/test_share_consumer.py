@@ -12,7 +12,6 @@ from oncelog.client.errors import BrokerRefused, ClientError, ConnectionLost, Ou
 from oncelog.client.machine.consumed_records import UnreadableRecords
 from oncelog.client.machine.share.values import Acknowledge, Acknowledged, ShareRecord, ShareSettings
 from oncelog.client.machine.versions import Versions
-from oncelog.client.programs.doubt import DOUBT_MS
 from oncelog.client.programs.share_records import ShareRecords
 from oncelog.client.programs.steps import Program, Sleep
 from oncelog.wire.messages.share_acknowledge import ShareAcknowledgeRequest
@@ -355,18 +354,6 @@ def test_a_partition_is_followed_to_its_new_leader(runner: Runner) -> None:
     assert codes(consumer.commit()) == [0]
     consumer.poll(1_000)
     assert {broker for broker, _ in group.sessions} == {2}
-
-
-def test_a_silent_leader_is_left_once_another_leads(runner: Runner) -> None:
-    group = FakeShareGroup(runner.brokers, 1)
-    consumer = Consumer(runner)
-    assert consumer.poll(100) == []
-    group.append(0, 1)
-    group.ignored.add(ShareFetchRequest)
-    runner.brokers.leaders["t"][0] = 2
-    until_ms = runner.now_ms() + 2 * EXPLICIT.max_wait_ms + DOUBT_MS + 200
-    consumer.until(1)
-    assert runner.now_ms() <= until_ms
 
 
 def test_an_expelled_member_joins_again_under_its_id(runner: Runner) -> None:

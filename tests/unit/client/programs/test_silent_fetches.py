@@ -10,13 +10,13 @@ from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.client.aio.consumer import AsyncConsumer
 from oncelog.client.blocking.fetcher import Fetcher
 from oncelog.client.machine.positions import Fetched, FetchSettings
-from oncelog.client.programs.doubt import DOUBT_MS
+from oncelog.client.programs.doubt import DOUBT_AGAIN_MS, DOUBT_CONNECT_MS, DOUBT_MS
 from oncelog.records.builder import build_batch
 from oncelog.records.record import Record
 from oncelog.wire.message import Response as ResponseMessage
 from oncelog.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from oncelog.wire.messages.metadata import MetadataRequest
-from tests.unit.client.programs.fake_brokers import AsyncRunner, BlockingRunner, FakeBrokers
+from tests.unit.client.programs.fake_brokers import AsyncRunner, BlockingRunner, FakeBrokers, FakeLink
 
 PARTITION = TopicPartition(TopicName("t"), 0)
 SETTINGS = FetchSettings()
@@ -75,6 +75,38 @@ def test_a_silent_leader_is_left_once_another_leads(read: Any, leader: int) -> N
     assert [result.records for result in results] == [BATCH]
     assert brokers.asked(FetchRequest)[:2] == [1, leader]
     assert SILENCE_MS <= now_ms <= SILENCE_MS + 800
+
+
+def test_a_leader_that_falls_silent_within_an_answer_is_left_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = FakeBrokers()
+    freeze(brokers, 2)
+    monkeypatch.setattr(FakeLink, "missing", property(lambda link: 100 if link.broker == 1 else 0))
+    results, now_ms = read_blocking(brokers, 20_000)
+    assert [result.records for result in results] == [BATCH]
+    assert now_ms <= SILENCE_MS + 2 * DOUBT_AGAIN_MS + 800
+
+
+def test_a_frozen_broker_that_still_leads_other_partitions_delays_nothing() -> None:
+    """It is asked again, in a short time: its kernel accepts connections that nobody answers."""
+    brokers = FakeBrokers()
+    freeze(brokers, 2)
+    brokers.leaders["t"] = {0: 1, 1: 1}
+    answer = brokers.answers[FetchRequest]
+
+    def fetched_or_frozen(broker: int, message: FetchRequest) -> ResponseMessage | None:
+        if broker == 1:
+            brokers.unreachable.add(1)
+            answer(broker, message)
+            brokers.leaders["t"] = {0: 2, 1: 1}
+            return None
+        return answer(broker, message)
+
+    brokers.answers[FetchRequest] = fetched_or_frozen
+    runner = BlockingRunner(brokers)
+    fetcher = Fetcher(runner, SETTINGS)
+    fetcher.assign({PARTITION: 0, TopicPartition(TopicName("t"), 1): 0})
+    assert [result.partition for result in fetcher.poll(20_000)] == [PARTITION]
+    assert runner.now_ms() <= SILENCE_MS + 2 * DOUBT_CONNECT_MS + 800
 
 
 @pytest.mark.parametrize("read", [read_blocking, read_async])

@@ -116,6 +116,10 @@ class ShareSession:
         self._in_flight: _InFlight | None = None
 
     @property
+    def partitions(self) -> list[SharePartition]:
+        return list(self._partitions)
+
+    @property
     def is_waiting(self) -> bool:
         """True while a request is in flight."""
         return self._in_flight is not None
