@@ -138,8 +138,6 @@ class ConsumerGroups:
     def join(self, request: JoinRequest, token: int, now_ms: int) -> GroupDecision:
         """Replies JoinReply. An empty group becomes classic."""
         group = self._consumer_group(request.group_id)
-        if not self._membership.allows_session_timeout(request.session_timeout_ms):
-            return GroupDecision(reply=JoinReply(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
         if not group.members:
             return self._join_empty(group, request, token, now_ms)
         try:

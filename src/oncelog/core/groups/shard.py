@@ -143,6 +143,8 @@ class GroupShard:
         return self._consumers.regexes_resolved(group_id, topics, version, now_ms)
 
     def join(self, request: JoinRequest, token: int, now_ms: int) -> GroupDecision:
+        if not self._membership.allows_session_timeout(request.session_timeout_ms):
+            return GroupDecision(reply=JoinReply(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
         if not self._quota.admits_join(request, now_ms):
             return GroupDecision(reply=JoinReply(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id))
         match self._groups.get(request.group_id):

@@ -44,8 +44,6 @@ class MemberDecisions:
 
     def join(self, request: JoinRequest, token: int, now_ms: int) -> GroupDecision:
         """Replies JoinReply, at once or at the end of the join phase."""
-        if not self.allows_session_timeout(request.session_timeout_ms):
-            return GroupDecision(reply=JoinReply(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
         group = self._groups.get(request.group_id)
         is_new_group = group is None
         if group is None:

@@ -7,7 +7,7 @@ import time
 from oncelog.base.errors import ErrorCode as E
 from oncelog.base.ids import GroupId, MemberId, Offset, TopicId, TopicName
 from oncelog.core.groups.consumer.heartbeat import ConsumerHeartbeat
-from oncelog.core.groups.model import CommitRequest
+from oncelog.core.groups.model import CommitRequest, JoinReply, JoinRequest
 from oncelog.core.groups.settings import GroupSettings
 from oncelog.core.groups.share.assignor import ShareMemberSpec, ShareSpec, assign
 from oncelog.core.groups.share.heartbeat import ShareHeartbeat
@@ -47,6 +47,16 @@ def test_the_first_member_after_the_last_gets_its_assignment_at_once() -> None:
     assert (scene.group.target_epoch, scene.group.target_timestamp_ms) == (scene.group.epoch, 0)
     epoch, assignment = told(scene.beat(0, "n", ["t"]))
     assert (epoch, assignment) == (5, {scene.topics.id_of(TopicName("t")): frozenset({0, 1})})
+
+
+def test_a_classic_joins_session_time_out_is_checked_before_the_groups_kind() -> None:
+    scene = Scene()
+    scene.join()
+    for timeout_ms, code in ((5_999, E.INVALID_SESSION_TIMEOUT), (6_000, E.INCONSISTENT_GROUP_PROTOCOL)):
+        request = JoinRequest(
+            GROUP, MemberId(""), MemberId("n"), None, "c", "/host", timeout_ms, 60_000, "consumer", ()
+        )
+        assert scene.shard.join(request, 0, scene.now_ms).reply == JoinReply(code)
 
 
 def test_a_target_waits_for_its_interval() -> None:
