@@ -275,7 +275,7 @@ ARTEFACTS: Final = (
         str(flight_recorder.FORMAT),
         _recording,
         flight_recorder.RecordingUnreadable,
-        "has format 3",
+        "has format 4",
     ),
     Artefact(
         "tree", str(tree_format.KNOWN_FORMATS.newest), _tree, StartRefused, "has format 3, .* start this broker with"

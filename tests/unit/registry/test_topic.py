@@ -41,7 +41,7 @@ def fetched(next_offset: int, topic_id: bytes, error_code: int = 0) -> Fetched:
 
 
 async def read(*polls: Fetched) -> tuple[SchemasTopic, FakeConsumer]:
-    topic = SchemasTopic(cast("AsyncClient", SimpleNamespace(view=None)), Store(), "_schemas")
+    topic = SchemasTopic(cast("AsyncClient", SimpleNamespace(view=None, cluster=None)), Store(), "_schemas")
     topic.store.apply(TopicRecord(Key(KeyType.MODE, "s"), {"mode": "READONLY"}))
     consumer = FakeConsumer(polls)
     topic._consumer = cast("Any", consumer)
