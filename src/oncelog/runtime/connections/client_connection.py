@@ -32,6 +32,8 @@ from oncelog.wire.framing import FrameLimit, FrameSplitter
 RECEIVE_BUFFER_SIZE: Final = 256 * KIB
 TURN_S: Final = 0.01
 """Time spent on requests that one peer sent at once before other connections are served."""
+GATHER_S: Final = 0.001
+"""Time for which responses to requests that arrived together wait for each other: one system call sends them."""
 
 LEAST_PROGRESS_BYTES: Final = 64 * KIB
 LEAST_PROGRESS_SHARE: Final = 64
@@ -187,13 +189,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Hand requests to the node while the peer reads its responses. (A lost peer gets none.)"""
         undecided, sending = self._undecided, self._sending
         # A thousand small requests with large responses in one packet must not all be answered into memory.
-        turn_ends_s = time.monotonic() + TURN_S
-        while undecided and sending is not None and (self._is_lost or not sending.is_full):
-            self._spent_ns = self._effect_runner.receive(self.id, undecided.popleft(), self._spent_ns)
-            if undecided and time.monotonic() > turn_ends_s:
-                self.pause_reading("turn")
-                self._loop.call_soon(self._next_turn)
-                break
+        if undecided and sending is not None:
+            self._hand_in_each(undecided, sending)
         if undecided:
             self._account()
             return
@@ -206,6 +203,26 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._quotas.garbage(self, str(refusal))
             self.close_after_sending()
         self._account()
+
+    def _hand_in_each(self, undecided: deque[memoryview], sending: SendQueue) -> None:
+        sent_s = time.monotonic()
+        turn_ends_s = sent_s + TURN_S
+        if len(undecided) > 1:
+            sending.gather()
+        while undecided and (self._is_lost or not sending.is_full):
+            self._spent_ns = self._effect_runner.receive(self.id, undecided.popleft(), self._spent_ns)
+            if not undecided:
+                break
+            now_s = time.monotonic()
+            if now_s > turn_ends_s:
+                self.pause_reading("turn")
+                self._loop.call_soon(self._next_turn)
+                break
+            if now_s - sent_s > GATHER_S:
+                sending.send_gathered()
+                sending.gather()
+                sent_s = now_s
+        sending.send_gathered()
 
     def _next_turn(self) -> None:
         self.resume_reading("turn")
@@ -264,7 +281,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.last_active_s = self._loop.time()
         if self._sending is not None:
             self._sending.add(chunks)
-            if self._sending.held_bytes or self._accounted:
+            if not self._sending.is_gathering and (self._sending.held_bytes or self._accounted):
                 self._account()
 
     def authenticated(self) -> None:

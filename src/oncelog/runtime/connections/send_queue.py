@@ -44,6 +44,7 @@ class SendQueue:
         self._chunks: deque[object] = deque()
         self._reading = False
         self._full = False
+        self.is_gathering = False
         self._close_when_empty = False
         self.held_bytes = 0
         """Bytes of responses queued here, without file ranges."""
@@ -53,6 +54,15 @@ class SendQueue:
         """Queue chunks and send what the socket takes."""
         self._chunks.extend(chunks)
         self.held_bytes += sum(map(_size_in_memory, chunks))
+        if not self.is_gathering or self.held_bytes > _JOIN_BELOW or len(self._chunks) > _MOST_PARTS:
+            self._send_ready()
+
+    def gather(self) -> None:
+        """Keep small responses until :meth:`send_gathered`, to send them in one system call."""
+        self.is_gathering = True
+
+    def send_gathered(self) -> None:
+        self.is_gathering = False
         self._send_ready()
 
     @property

@@ -168,3 +168,33 @@ def test_a_cold_read_that_ends_after_the_connection_writes_nothing() -> None:
     bench.worker.run()
     assert bench.transport.calls == sent
     assert not bench.lost
+
+
+def test_gathered_responses_are_one_system_call() -> None:
+    bench, log = _Bench(), _Log(b"records")
+    bench.queue.gather()
+    bench.queue.add([b"first"])
+    bench.queue.add([HEAD, _whole(log), TAIL])
+    assert bench.transport.calls == []
+    bench.queue.send_gathered()
+    assert bench.transport.calls == [b"first" + HEAD + b"records" + TAIL]
+    bench.queue.add([b"next"])
+    assert bench.transport.calls[1:] == [b"next"]
+
+
+def test_gathered_responses_take_little_memory() -> None:
+    bench = _Bench()
+    bench.queue.gather()
+    for _ in range(100):
+        bench.queue.add([bytes(10_000)])
+        assert bench.queue.held_bytes <= 64 * 1024 + 10_000
+    assert sum(map(len, bench.transport.calls)) >= 900_000
+
+
+def test_a_connection_that_closes_meanwhile_has_sent_what_was_gathered() -> None:
+    bench = _Bench()
+    bench.queue.gather()
+    bench.queue.add([b"answer"])
+    bench.queue.close_when_empty()
+    assert bench.transport.calls == [b"answer"]
+    assert bench.transport.is_closing()
