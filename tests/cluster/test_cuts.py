@@ -33,6 +33,7 @@ def test_a_prepared_transaction_is_kept_whatever_happens_to_its_brokers(tmp_path
     assert prepared.run(2, 6, tmp_path) == []
 
 
+@pytest.mark.long
 def test_groups_go_on_from_what_they_have_committed() -> None:
     """In a process of its own: kafka-python drops sockets, which would be warned of in whatever test comes next."""
     command = [sys.executable, "-m", "tests.cluster.groups", "--seed", "5", "--rounds", "4"]

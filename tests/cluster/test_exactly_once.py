@@ -38,6 +38,7 @@ def test_two_members_of_each_protocol(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
+@pytest.mark.long
 def test_a_broker_that_takes_commits_of_former_members_is_found(tmp_path: Path) -> None:
     """Within three drills: the moment in which a member is frozen is not the seed's to say."""
     wrong = replace(PYTHON_ALONE, command=planted.command("ignore-the-generation"), session_ms=1_500)

@@ -60,6 +60,7 @@ def test_a_consumer_sticks_is_explained_and_goes_on(tmp_path: Path, monkeypatch:
     assert "(no pictures of the console: they need Chromium and Playwright for Python)" in play(tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.integration
 @pytest.mark.browser
 def test_there_are_pictures_of_the_console(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ POINTS: Final = ("after-flush", "after-decision", "after-commit")
 """In a task, in the process that commits, and when it has: every point is in ``tests/spark/sink/test_faults.py``."""
 
 
+@pytest.mark.long
 def test_a_kill_in_a_task_and_two_in_the_commit(connect: SparkSession, sink_broker: Broker, tmp_path: Path) -> None:
     servers = sink_broker.bootstrap_servers
     values = make_input(servers, "connect-in", 100)

@@ -86,7 +86,7 @@ def rows_of(place: Lake) -> list[dict[str, Any]]:
     return [{name: value for name, value in zip(names, row[1:], strict=True) if value is not None} for row in rows]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["delta", pytest.param("iceberg-rest", marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "point",
     [pytest.param("writing", marks=pytest.mark.long), "publishing", pytest.param("committed", marks=pytest.mark.long)],
@@ -142,7 +142,7 @@ def test_a_schema_registered_between_the_start_and_the_plan_is_taken(
     assert rows_of(place) == producer.written
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [pytest.param("delta", marks=pytest.mark.long), "iceberg-rest"])
 def test_a_stream_takes_new_fields_from_the_first_record_that_has_them(
     spark: SparkSession, topic_with: Callable[..., Topic], lake: Lakes, registry: Registry, kind: str
 ) -> None:

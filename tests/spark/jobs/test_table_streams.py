@@ -90,6 +90,7 @@ def test_a_stream_into_delta_is_killed_and_started_again(
     check_killed(spark, topic_with(0, 2), lake("delta"), "publishing")
 
 
+@pytest.mark.long
 def test_a_stream_into_iceberg_is_killed_and_started_again(
     spark: SparkSession, topic_with: Callable[..., Topic], lake: Lakes
 ) -> None:
