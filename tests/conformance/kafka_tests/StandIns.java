@@ -108,8 +108,10 @@ public final class StandIns {
         return controller;
     }
 
+    /** Waits, as Kafka's does: otherwise a test that restarts its brokers in turn has several down at a time. */
     private Object start(int id) {
         brokers.start(id);
+        brokers.await();
         return null;
     }
 
