@@ -35,7 +35,7 @@ def check_data_epoch(entry: ProducerEntry, epoch: int, offset: int) -> None:
 def check_sequence(
     entry: ProducerEntry, epoch: int, first_sequence: int, offset: int, *, begins_at_zero: bool = False
 ) -> None:
-    """``begins_at_zero``: the batch begins a transaction V2. Raises ProducerRefusal."""
+    """Raises ProducerRefusal."""
     # A new epoch begins at sequence 0. Within an epoch sequences are consecutive; 0 follows 2³¹−1.
     if epoch != entry.epoch:
         # With V2 also the producer's first batch here: another may still be on its way to a former leader, and could

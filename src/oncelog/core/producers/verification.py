@@ -17,8 +17,8 @@ class Guard:
     def __init__(self, producer_id: int) -> None:
         self.producer_id = producer_id
         self.requests = 0
+        # True for V2: each transaction has an epoch of its own, so its first sequence here is 0.
         self.begins_at_zero = False
-        """True for V2: each transaction has an epoch of its own, so its first sequence here is 0."""
 
 
 class Verifications:
@@ -54,7 +54,6 @@ class Verifications:
         return self._guards.get(guard.producer_id) is guard
 
     def begins_at_zero(self, producer_id: int) -> bool:
-        """True if the batch that begins the producer's transaction here must have sequence 0."""
         guard = self._guards.get(producer_id)
         return guard is not None and guard.begins_at_zero
 
