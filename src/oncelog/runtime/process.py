@@ -64,7 +64,7 @@ async def _serve(
     cluster = server.node.cluster
     announce(
         f"oncelog {__version__} ready on {server.address} "
-        f"(broker {cluster.broker_id}, cluster {cluster.cluster_id}, data in {settings.data_directory}, "
+        f"(broker {cluster.broker_id}, cluster {cluster.cluster_id}, data in {server.settings.data_directory}, "
         f"started in {time.monotonic() - started_s:.2f} s)"
     )
     notify_ready(f"broker {cluster.broker_id} of cluster {cluster.cluster_id} on {server.address}")

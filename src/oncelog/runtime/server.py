@@ -60,7 +60,8 @@ class Server:
         the node before any connection is accepted. ``coordination``: a session that replaces the directory's tree; it
         ends with the broker. ``sockets`` makes the connections to other brokers.
         """
-        self.settings = settings
+        # DescribeLogDirs returns the path to clients, which do not know this process's working directory.
+        self.settings = settings._replace(data_directory=str(Path(settings.data_directory).absolute()))
         self.clock = clock or WallClock()
         first = settings.listeners.endpoints[0].listener_name
         self._bound = bound if isinstance(bound, Mapping) else {} if bound is None else {first: bound}

@@ -15,6 +15,7 @@ import kafka.server.ControllerServer;
 import kafka.server.KafkaApis;
 import kafka.server.KafkaConfig;
 import kafka.server.ReplicaManager;
+import org.apache.kafka.clients.admin.ListOffsetsResult.ListOffsetsResultInfo;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.ProducerState;
 import org.apache.kafka.clients.admin.TopicDescription;
@@ -107,8 +108,10 @@ public final class StandIns {
         return controller;
     }
 
+    /** Waits, as Kafka's does: otherwise a test that restarts its brokers in turn has several down at a time. */
     private Object start(int id) {
         brokers.start(id);
+        brokers.await();
         return null;
     }
 
@@ -164,6 +167,7 @@ public final class StandIns {
         Mockito.doReturn(isLeader ? Option.apply(log(name)) : Option.empty()).when(partition).leaderLogIfLocal();
         Mockito.doReturn(isLeader ? Option.apply(id) : Option.empty()).when(partition).leaderReplicaIdOpt();
         Mockito.doReturn(isLeader).when(partition).isLeader();
+        Mockito.when(partition.getLeaderEpoch()).thenAnswer(call -> list(name, OffsetSpec.latest()).leaderEpoch().get());
         return Option.apply(partition);
     }
 
@@ -178,7 +182,11 @@ public final class StandIns {
     }
 
     private long offset(TopicPartition name, OffsetSpec spec) throws Exception {
-        return brokers.admin().listOffsets(Map.of(name, spec)).partitionResult(name).get().offset();
+        return list(name, spec).offset();
+    }
+
+    private ListOffsetsResultInfo list(TopicPartition name, OffsetSpec spec) throws Exception {
+        return brokers.admin().listOffsets(Map.of(name, spec)).partitionResult(name).get();
     }
 
     private Map<Long, ProducerStateEntry> producers(TopicPartition name) throws Exception {

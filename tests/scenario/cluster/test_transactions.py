@@ -7,6 +7,7 @@ import pytest
 from oncelog.base.errors import ErrorCode
 from oncelog.base.ids import CONSUMER_OFFSETS, TRANSACTION_STATE
 from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
+from oncelog.wire.messages.init_producer_id import InitProducerIdRequest
 from oncelog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from oncelog.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.scenario.cluster.client import ClusterClient
@@ -55,6 +56,22 @@ def test_a_transaction_over_two_brokers(v2: bool, committed: bool) -> None:
         assert (stable, end) == (3, 3), "two records and the marker"
     state = "CompleteCommit" if committed else "CompleteAbort"
     assert state_of(bench.cluster[bench.here], ID) == state
+
+
+def test_without_enough_replicas_an_epoch_does_not_rise() -> None:
+    """KIP-360: each attempt would fence the producer of the attempt before."""
+    bench = Bench(transaction_state_log_replication_factor="2", transaction_state_log_min_isr="2")
+    client, successor = Client(ID), Client(ID)
+    bench.client.run(client.initialise())
+    bench.cluster.kill(bench.elsewhere)
+    bench.cluster.advance(1_000)
+    for _ in range(2):
+        answer = bench.client.ask(InitProducerIdRequest(transactional_id=ID, transaction_timeout_ms=10_000), 5)
+        assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    bench.cluster.start(bench.elsewhere)
+    bench.cluster.advance(3_000)
+    bench.client.run(successor.initialise())
+    assert successor.epoch == client.epoch + 1
 
 
 def test_a_partition_that_was_not_added_is_refused_by_the_remote_coordinator() -> None:

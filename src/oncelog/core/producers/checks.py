@@ -32,11 +32,15 @@ def check_data_epoch(entry: ProducerEntry, epoch: int, offset: int) -> None:
         )
 
 
-def check_sequence(entry: ProducerEntry, epoch: int, first_sequence: int, offset: int) -> None:
+def check_sequence(
+    entry: ProducerEntry, epoch: int, first_sequence: int, offset: int, *, begins_at_zero: bool = False
+) -> None:
     """Raises ProducerRefusal."""
     # A new epoch begins at sequence 0. Within an epoch sequences are consecutive; 0 follows 2³¹−1.
     if epoch != entry.epoch:
-        if first_sequence != 0 and entry.epoch != NO_PRODUCER_EPOCH:
+        # With V2 also the producer's first batch here: another may still be on its way to a former leader, and could
+        # not follow this one.
+        if first_sequence != 0 and (begins_at_zero or entry.epoch != NO_PRODUCER_EPOCH):
             raise ProducerRefusal(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"Invalid sequence number for new epoch of producer {entry.producer_id} at offset {offset}: {epoch} "

@@ -82,7 +82,8 @@ class ProducerState:
             check_data_epoch(entry, epoch, base_offset)
             # Coordinators write offsets in transactions without sequences.
             if sequences:
-                check_sequence(entry, epoch, header.base_sequence, base_offset)
+                begins_at_zero = self.verifications.begins_at_zero(header.producer_id)
+                check_sequence(entry, epoch, header.base_sequence, base_offset, begins_at_zero=begins_at_zero)
             check_transactional(entry, transactional, base_offset)
         first = entry.transaction_first_offset
         # The first transactional batch opens the transaction on this partition.

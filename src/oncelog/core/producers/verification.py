@@ -12,11 +12,13 @@ from __future__ import annotations
 class Guard:
     """A verification in progress, shared by a producer's concurrent requests."""
 
-    __slots__ = ("producer_id", "requests")
+    __slots__ = ("begins_at_zero", "producer_id", "requests")
 
     def __init__(self, producer_id: int) -> None:
         self.producer_id = producer_id
         self.requests = 0
+        # True for V2: each transaction has an epoch of its own, so its first sequence here is 0.
+        self.begins_at_zero = False
 
 
 class Verifications:
@@ -50,6 +52,10 @@ class Verifications:
     def is_current(self, guard: Guard) -> bool:
         """True if nothing of the producer was appended since the verification began."""
         return self._guards.get(guard.producer_id) is guard
+
+    def begins_at_zero(self, producer_id: int) -> bool:
+        guard = self._guards.get(producer_id)
+        return guard is not None and guard.begins_at_zero
 
     def appended(self, producer_id: int) -> None:
         self._guards.pop(producer_id, None)

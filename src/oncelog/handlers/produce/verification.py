@@ -87,6 +87,8 @@ class Verification:
         if not verifies(context):
             return
         adds = context.version >= ADDS_PARTITIONS
+        for _, guard in self._guarded.values():
+            guard.begins_at_zero = adds
         partitions = list(dict.fromkeys(append.partition for append in self._appends))
         version = TRANSACTIONS_V2 if adds else 0
         request = AddRequest(self._transactional_id, self._identity, partitions, version, verify_only=not adds)

@@ -157,6 +157,11 @@ class TransactionCoordinators(Coordinators["TransactionShard", "TransactionDecis
         return transaction_replayer(shard)
 
     def _write(self, hosted: HostedShard[TransactionShard], decision: TransactionDecision, now_ms: int) -> None:
+        leader = self._partitions.leader_log(hosted.partition)
+        if not isinstance(leader, ErrorCode) and not leader.replicas.has_enough_in_sync():
+            # An appended decision stands although the client is refused: each retry of InitProducerId would raise the
+            # epoch again. Apache Kafka's transaction coordinator appends with acks=all, its other coordinators do not.
+            raise AppendRefused(ErrorCode.NOT_ENOUGH_REPLICAS, "fewer replicas are in sync than min.insync.replicas")
         super()._write(hosted, decision, now_ms)
         log = self._log(hosted)
         pending_ids = self._pending_ids[hosted.shard.partition]

@@ -158,6 +158,20 @@ def test_requests_that_verify_together_are_both_appended(leader: Leader) -> None
     assert len(leader.logs.logs[HERE].producers.verifications) == 0
 
 
+def test_a_transaction_of_v2_begins_with_its_first_batch(leader: Leader) -> None:
+    """The first batch may still be on its way to a former leader: after the second it could never be appended."""
+    second = Producing(leader, 12, sequence=1)
+    assert second.told(YES[12]) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert Producing(leader, 12).told(YES[12]) is ErrorCode.NONE
+    log = leader.logs.logs[HERE]
+    assert (log.log_end_offset, len(log.producers.verifications)) == (1, 0)
+
+
+def test_before_v2_a_producer_without_state_may_go_on_at_any_sequence(leader: Leader) -> None:
+    """KIP-360: its state may have expired."""
+    assert Producing(leader, 11, sequence=7).told(YES[11]) is ErrorCode.NONE
+
+
 @pytest.mark.parametrize("version", [11, 12])
 def test_a_partition_that_is_led_only_since_the_question_is_refused(leader: Leader, version: int) -> None:
     """Nobody was asked about it: its records would be in a transaction that nobody ends there."""
