@@ -1,8 +1,7 @@
 """Doubt about leaders that do not answer: another broker is asked who leads, while sending goes on.
 
 A frozen broker keeps its connections, so only its silence tells. The question has a connection of its own: on a shared
-one it would wait behind slow requests, and its time-out would end them. A leader that was silent may lead partitions
-still; its kernel accepts connections, so ``connect`` waits for it only a short time until it answers again.
+one it would wait behind slow requests, and its time-out would end them.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ DOUBT_AGAIN_MS: Final = 500
 """Time from the first question to the second: its answer may be from just before the election. It doubles with each
 question, up to ``DOUBT_MS``."""
 DOUBT_CONNECT_MS: Final = 500
-"""The longest wait for a connection, during which the caller sends nothing; after a failure it sends for as long. A
-silent leader gets twice the time with each failure, up to ``DOUBT_MS``: it may be far away."""
+"""The longest wait for a connection, during which the caller sends nothing; after a failure it sends for as long."""
 
 
 class Silent(NamedTuple):
@@ -49,8 +47,8 @@ class Doubt:
         self._pause_ms = DOUBT_AGAIN_MS
         self._turn = 0
         self._question: _Question | None = None
+        # The longest wait for a connection to each broker that has not answered since it was left.
         self._silent: dict[int, int] = {}
-        """The longest wait for a connection to each broker that has not answered since it was left."""
         self._is_closed = False
 
     @property
@@ -73,19 +71,19 @@ class Doubt:
                 self.add_silent(broker)
 
     def connect(self, broker: int) -> Program[Link]:
-        """A new link to a leader. Raises ConnectionLost, RequestTimedOut."""
+        # A silent leader may lead partitions still, and a frozen broker's kernel accepts connections.
         limit_ms, began_ms = self._silent.get(broker), self._cluster.now_ms()
         try:
             return (yield from self._cluster.connect(broker, limit_ms))
         except ClientError:
             if limit_ms is not None:
+                # It may be far away.
                 self._silent[broker] = min(2 * limit_ms, DOUBT_MS)
             elif self._cluster.now_ms() - began_ms >= DOUBT_CONNECT_MS:
                 self.add_silent(broker)
             raise
 
     def add_silent(self, broker: int) -> None:
-        """Wait only a short time for the next connections to a broker."""
         self._silent.setdefault(broker, DOUBT_CONNECT_MS)
 
     def remove_silent(self, broker: int) -> None:
