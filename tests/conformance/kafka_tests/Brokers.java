@@ -2,10 +2,13 @@ package oncelog.tests;
 
 import java.io.File;
 import java.io.IOException;
+import java.io.InputStream;
 import java.io.Writer;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
+import java.net.URL;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -36,6 +39,7 @@ public final class Brokers {
     private final Path directory;
     private final Map<Integer, Properties> properties = new TreeMap<>();
     private final Map<Integer, Integer> ourPorts = new TreeMap<>();
+    private final Map<Integer, Integer> metricsPorts = new TreeMap<>();
     private final Map<Integer, Map<String, Integer>> ports = new TreeMap<>();
     private final Map<Integer, Process> processes = new TreeMap<>();
     private Map<String, Short> features = Map.of();
@@ -69,6 +73,7 @@ public final class Brokers {
             listeners.append(name).append("://").append(host).append(':').append(chosen.get(name)).append(',');
         }
         ourPorts.putIfAbsent(id, freePort());
+        metricsPorts.putIfAbsent(id, freePort());
         listeners.append(OURS).append("://127.0.0.1:").append(ourPorts.get(id));
         all.setProperty("listeners", listeners.toString());
         all.setProperty("advertised.listeners", listeners.toString());
@@ -95,6 +100,7 @@ public final class Brokers {
             }
             List<String> command = new ArrayList<>(COMMAND);
             command.addAll(List.of("serve", "--config", file.toString()));
+            command.addAll(List.of("--http", "127.0.0.1:" + metricsPorts.get(id)));
             File log = directory.resolve("broker-" + id + ".log").toFile();
             Process process = new ProcessBuilder(command).redirectErrorStream(true)
                 .redirectOutput(ProcessBuilder.Redirect.appendTo(log)).start();
@@ -186,6 +192,19 @@ public final class Brokers {
 
     public boolean isAlive(int id) {
         return processes.containsKey(id) && processes.get(id).isAlive();
+    }
+
+    /** The sum of a sample, a metric with its labels, over the brokers that live. */
+    public double metric(String sample) throws IOException {
+        double sum = 0;
+        for (int id : processes.keySet().stream().filter(this::isAlive).toList()) {
+            try (InputStream page = new URL("http://127.0.0.1:" + metricsPorts.get(id) + "/metrics").openStream()) {
+                sum += new String(page.readAllBytes(), StandardCharsets.UTF_8).lines()
+                    .filter(line -> line.startsWith(sample + " "))
+                    .mapToDouble(line -> Double.parseDouble(line.substring(sample.length() + 1))).sum();
+            }
+        }
+        return sum;
     }
 
     /** Ends a broker as a user would, without waiting for it. */

@@ -48,6 +48,7 @@ public final class StandIns {
 
     public StandIns(Brokers brokers) {
         this.brokers = brokers;
+        StandInMetrics.register(brokers);
     }
 
     @SuppressWarnings("unchecked")

@@ -3,7 +3,7 @@
 `python -m tests.conformance.kafka_tests ShareConsumerTest --methods 'test[A-D].*'`, or a subject of `classes.py`. Each
 test starts brokers of its own with the properties that it declares: two classes of Kafka's test kits have others of
 their names here, `RaftClusterInvocationContext` and `KRaftQuorumImplementation`. What a test reads of a broker in its
-own process is answered by `StandIns`; a test that reads more, such as a metric, cannot pass.
+own process is answered by `StandIns` and `StandInMetrics`; a test that reads more cannot pass.
 """
 
 from __future__ import annotations

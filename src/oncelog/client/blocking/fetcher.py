@@ -15,7 +15,7 @@ from oncelog.base.ids import TopicPartition
 from oncelog.client.blocking.link import Link
 from oncelog.client.errors import ClientError, ConnectionLost
 from oncelog.client.machine.positions import Fetched, FetchSettings, Positions
-from oncelog.client.programs.doubt import DOUBT_AGAIN_MS, DOUBT_CONNECT_MS, DOUBT_MS, Doubt, Silent
+from oncelog.client.programs.doubt import DOUBT_AGAIN_MS, DOUBT_MS, Doubt, Silent
 from oncelog.client.programs.operation import BlockingRunner
 from oncelog.client.programs.steps import Pending, Program, Sleep, Wait
 
@@ -42,8 +42,6 @@ class Fetcher:
         self.positions = Positions(client.cluster.view, settings)
         self._links: dict[int, Link] = {}
         self._sent: dict[int, _Sent] = {}
-        self._left: set[int] = set()
-        """Silent leaders that were left and have not answered since."""
         self._failing_since_ms: int | None = None
         self._attempt = 0
 
@@ -121,9 +119,7 @@ class Fetcher:
         """A link for fetching alone: a broker answers nothing else on a connection while a fetch waits."""
         link = self._links.get(broker)
         if link is None or not link.is_open:
-            # A frozen broker's kernel accepts a connection, and then others' answers would wait for it.
-            timeout_ms = DOUBT_CONNECT_MS if broker in self._left else None
-            link = self._links[broker] = cast("Link", self._run(self._cluster.connect(broker, timeout_ms)))
+            link = self._links[broker] = cast("Link", self._run(self._doubt.connect(broker)))
         return link
 
     def _send_all(self) -> None:
@@ -195,7 +191,6 @@ class Fetcher:
         self._run(self._doubt.pursue(silent))
         for broker, (link, _) in silent.items():
             if not link.is_open:
-                self._left.add(broker)
                 self.positions.lost(self._sent.pop(broker).requested)
 
     def _is_silent(self, broker: int, sent: _Sent, now: int) -> bool:
@@ -212,12 +207,13 @@ class Fetcher:
                 if self._now_ms() < sent.deadline_ms:
                     return []
                 sent.link.close()
+                self._doubt.add_silent(broker)
                 # Others wait on theirs for as long again.
                 self._cluster.abort_links(sent.link.address)
                 raise ConnectionLost(f"no answer from {sent.link.address} in time")
             message = sent.link.decode(response)
             del self._sent[broker]
-            self._left.discard(broker)
+            self._doubt.remove_silent(broker)
             results = self.positions.answered(sent.requested, message, self._now_ms())
         except PeerError as error:
             sent.link.close()

@@ -47,6 +47,8 @@ class Doubt:
         self._pause_ms = DOUBT_AGAIN_MS
         self._turn = 0
         self._question: _Question | None = None
+        # The longest wait for a connection to each broker that has not answered since it was left.
+        self._silent: dict[int, int] = {}
         self._is_closed = False
 
     @property
@@ -66,6 +68,26 @@ class Doubt:
             if link.is_open and not leaders <= {broker, None}:
                 self._cluster.abort_links(link.address)
                 link.abort()
+                self.add_silent(broker)
+
+    def connect(self, broker: int) -> Program[Link]:
+        # A silent leader may lead partitions still, and a frozen broker's kernel accepts connections.
+        limit_ms, began_ms = self._silent.get(broker), self._cluster.now_ms()
+        try:
+            return (yield from self._cluster.connect(broker, limit_ms))
+        except ClientError:
+            if limit_ms is not None:
+                # It may be far away.
+                self._silent[broker] = min(2 * limit_ms, DOUBT_MS)
+            elif self._cluster.now_ms() - began_ms >= DOUBT_CONNECT_MS:
+                self.add_silent(broker)
+            raise
+
+    def add_silent(self, broker: int) -> None:
+        self._silent.setdefault(broker, DOUBT_CONNECT_MS)
+
+    def remove_silent(self, broker: int) -> None:
+        self._silent.pop(broker, None)
 
     def _learn_and_ask(self, silent: Collection[int], topics: Iterable[str]) -> Program[None]:
         """Learn from the answer if it has come; ask the next broker that is not ``silent`` if that is due."""

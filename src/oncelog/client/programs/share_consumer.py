@@ -288,7 +288,8 @@ class ShareConsumerPrograms:
         if fetches and not self._is_closing:
             for broker in self._wanted().keys() - self._leaders.keys():
                 self._leaders[broker] = self._new_leader(broker)
-        for broker, leader in list(self._leaders.items()):
+        # The wait for a connection delays no request to others.
+        for broker, leader in sorted(self._leaders.items(), key=lambda item: item[1].link is None):
             if self._is_closing:
                 return
             if self._leaders.get(broker) is not leader:
@@ -328,14 +329,14 @@ class ShareConsumerPrograms:
         self, leader: _Leader, targets: Sequence[SharePartition] | None, *, is_last: bool = False
     ) -> Program[None]:
         """Send a ShareFetch of ``targets``, or a ShareAcknowledge without it or as the last request."""
-        session, environment = leader.session, self._cluster.environment
+        session, environment, began_ms = leader.session, self._cluster.environment, self._cluster.now_ms()
         leader.is_busy = True
         try:
             if leader.link is None or not leader.link.is_open:
                 self._lose(leader, "the connection has ended")
                 if is_last:
                     return
-                link = yield from self._cluster.connect(session.leader)
+                link = yield from self._doubt.connect(session.leader)
                 if self._leaders.get(session.leader) is not leader:
                     link.abort()
                     return
@@ -361,6 +362,8 @@ class ShareConsumerPrograms:
             leader.pending = yield Submit(link, message, version, timeout_ms)
         except ClientError as error:
             self._failed(leader, error)
+            now_ms = self._cluster.now_ms()
+            leader.failures.until_ms = max(leader.failures.until_ms, 2 * now_ms - began_ms)  # others' turn as long
         finally:
             leader.is_busy = False
             if session.is_waiting and leader.pending is None:
@@ -387,8 +390,11 @@ class ShareConsumerPrograms:
                 response = pending.result()
                 outcome = (session.fetched if leader.is_fetch else session.acknowledged)(response, wall_ms)
             except ClientError as error:
+                if isinstance(error, RequestTimedOut):
+                    self._doubt.add_silent(broker)
                 self._failed(leader, error)
             else:
+                self._doubt.remove_silent(broker)
                 self._apply(leader, outcome)
             if leader.is_ending:
                 self._forget(broker, "the session with the leader has ended")

@@ -207,6 +207,9 @@ def _add_all(readable: Readable, reads: ShareReads, begun: Begun, key: SessionKe
             # Share partitions made after the end of their group's last session would stay.
             if not shares.sessions.is_current(begun):
                 return
+            # Most partitions were loaded in this slice: that is a change of each.
+            reads.catch_up(shares.changed_since(changes))
+            changes = shares.changes
     reads.catch_up(shares.changed_since(changes))
 
 

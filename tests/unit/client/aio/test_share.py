@@ -36,9 +36,9 @@ def slow_connections(consumer: AsyncShareConsumer, milliseconds: int) -> None:
     cluster = consumer._programs._cluster
     connect = cluster.connect
 
-    def slowly(broker: int) -> Program[Link]:
+    def slowly(broker: int, timeout_ms: int | None) -> Program[Link]:
         yield Sleep(milliseconds)
-        return (yield from connect(broker))
+        return (yield from connect(broker, timeout_ms))
 
     cluster.connect = slowly  # type: ignore[method-assign]
 

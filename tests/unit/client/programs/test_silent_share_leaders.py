@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from oncelog.client.machine.share.values import ShareSettings
-from oncelog.client.programs.doubt import DOUBT_MS
+from oncelog.client.programs.doubt import DOUBT_CONNECT_MS, DOUBT_MS
 from oncelog.wire.messages.share_acknowledge import ShareAcknowledgeRequest
 from oncelog.wire.messages.share_fetch import ShareFetchRequest
 from tests.unit.client.programs.fake_brokers import Runner
@@ -81,3 +83,27 @@ def test_a_silent_leader_is_left_when_somebody_else_has_learned_of_the_new_one(r
     runner.run(runner.cluster.metadata(["t"]))
     consumer.until(1)
     assert runner.now_ms() - began_ms <= SILENCE_MS + 200
+
+
+def test_a_frozen_leader_of_other_partitions_hardly_delays_the_rest(runner: Runner) -> None:
+    """Some partitions of the frozen leader have moved; one stays, and is asked for again and again."""
+    group = FakeShareGroup(runner.brokers, 3)
+    runner.brokers.leaders["t"] = {0: 1, 1: 3, 2: 1}
+    consumer = Consumer(runner)
+    assert consumer.poll(100) == []
+    group.ignored.add(ShareFetchRequest)
+    while group.ignored:
+        consumer.poll(50)
+    runner.brokers.unreachable.add(1)
+    runner.brokers.leaders["t"][0] = 2
+    began_ms = runner.now_ms()
+    group.append(0, 1)
+    consumer.accept(consumer.until(1)[0])
+    assert runner.now_ms() - began_ms <= SILENCE_MS + 2 * DOUBT_CONNECT_MS + 800
+    until_ms, ends = runner.now_ms() + 9_000, [runner.now_ms()]
+    while ends[-1] < until_ms:
+        group.append(1, 1)
+        consumer.accept(consumer.until(1)[0])
+        ends.append(runner.now_ms())
+    gaps = [end - begin for begin, end in itertools.pairwise(ends)]
+    assert max(gaps) <= DOUBT_MS + 2 * EXPLICIT.max_wait_ms + 100
