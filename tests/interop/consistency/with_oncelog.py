@@ -36,23 +36,31 @@ from tests.interop.consistency.copying_client import (
 T = TypeVar("T")
 
 
-class _Producer(TransactionalProducer):
+class Places:
     """Tells where each record is. Batches of a partition are acknowledged in the order they were filled in."""
 
-    def __init__(self, client: Client, role: Role, wrote: Wrote) -> None:
-        transaction = TransactionSettings(role.transactional_id, role.transaction_timeout_ms)
-        super().__init__(client, transaction, ProducerSettings(linger_ms=1, delivery_timeout_ms=int(PATIENCE_S * 1000)))
+    def __init__(self, wrote: Wrote) -> None:
         self.values: dict[int, deque[str]] = defaultdict(deque)
         self._wrote = wrote
 
-    def _note(self, outcome: BatchOutcome | None) -> None:
-        super()._note(outcome)
+    def note(self, outcome: BatchOutcome | None) -> None:
         if isinstance(outcome, Delivered):
             values = self.values[outcome.partition.partition]
             for number in range(outcome.records):
                 value = values.popleft()
                 if outcome.base_offset >= 0:
                     self._wrote(value, outcome.base_offset + number)
+
+
+class _Producer(TransactionalProducer):
+    def __init__(self, client: Client, role: Role, wrote: Wrote) -> None:
+        transaction = TransactionSettings(role.transactional_id, role.transaction_timeout_ms)
+        super().__init__(client, transaction, ProducerSettings(linger_ms=1, delivery_timeout_ms=int(PATIENCE_S * 1000)))
+        self.places = Places(wrote)
+
+    def _note(self, outcome: BatchOutcome | None) -> None:
+        super()._note(outcome)
+        self.places.note(outcome)
 
 
 class OncelogCopier:
@@ -123,13 +131,13 @@ class OncelogCopier:
 
     def begin(self) -> None:
         """Local."""
-        self._producer.values.clear()
+        self._producer.places.values.clear()
         with translated():
             self._producer.begin()
 
     def write(self, partition: int, value: str) -> None:
         """Into the queue."""
-        self._producer.values[partition].append(value)
+        self._producer.places.values[partition].append(value)
         with translated():
             self._producer.send(COPY, value.encode(), partition=partition)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -22,7 +22,7 @@ from oncelog.client.blocking.producer import ProducerSettings
 from oncelog.client.blocking.transactions import Committed, GroupMetadata, TransactionSettings
 from oncelog.client.errors import ConnectionLost, RequestTimedOut
 from oncelog.client.machine.group import GroupSettings
-from oncelog.client.machine.pending_batch import BatchOutcome, Delivered
+from oncelog.client.machine.pending_batch import BatchOutcome
 from oncelog.client.programs.group import committed_offsets
 from oncelog.client.security import parse_security
 from tests.interop.consistency.copying_client import (
@@ -36,28 +36,20 @@ from tests.interop.consistency.copying_client import (
     Taken,
     Wrote,
 )
-from tests.interop.consistency.with_oncelog import records_of, translated
+from tests.interop.consistency.with_oncelog import Places, records_of, translated
 
 T = TypeVar("T")
 
 
 class _Producer(AsyncTransactionalProducer):
-    """Tells where each record is. Batches of a partition are acknowledged in the order they were filled in."""
-
     def __init__(self, client: AsyncClient, role: Role, wrote: Wrote) -> None:
         transaction = TransactionSettings(role.transactional_id, role.transaction_timeout_ms)
         super().__init__(client, transaction, ProducerSettings(linger_ms=1, delivery_timeout_ms=int(PATIENCE_S * 1000)))
-        self.values: dict[int, deque[str]] = defaultdict(deque)
-        self._wrote = wrote
+        self.places = Places(wrote)
 
     def _note(self, outcome: BatchOutcome | None) -> None:
         super()._note(outcome)
-        if isinstance(outcome, Delivered):
-            values = self.values[outcome.partition.partition]
-            for number in range(outcome.records):
-                value = values.popleft()
-                if outcome.base_offset >= 0:
-                    self._wrote(value, outcome.base_offset + number)
+        self.places.note(outcome)
 
 
 class OncelogAioCopier:
@@ -138,13 +130,13 @@ class OncelogAioCopier:
 
     def begin(self) -> None:
         """Local."""
-        self._producer.values.clear()
+        self._producer.places.values.clear()
         with translated():
             self._producer.begin()
 
     def write(self, partition: int, value: str) -> None:
         """Into the queue."""
-        self._producer.values[partition].append(value)
+        self._producer.places.values[partition].append(value)
         self._run(lambda: self._producer.send(COPY, value.encode(), partition=partition))
 
     def send_offsets(self, following: Mapping[int, int]) -> None:

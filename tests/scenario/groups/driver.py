@@ -30,6 +30,7 @@ from oncelog.core.groups.modern.topics import Topics
 from oncelog.core.groups.settings import GroupSettings
 from oncelog.core.groups.shard import GroupShard
 from oncelog.records.internal.consumer_protocol import Subscription, encode_subscription
+from tests.shard_time import ShardTime
 
 GROUP = GroupId("g")
 TOPIC = TopicName("t")
@@ -83,7 +84,7 @@ def durable(shard: GroupShard) -> dict[GroupId, tuple[Record | None, dict[tuple[
 
 
 @dataclass
-class Driver:
+class Driver(ShardTime):
     """Drives a loaded shard."""
 
     settings: GroupSettings = field(default_factory=lambda: GroupSettings(initial_rebalance_delay_ms=3000))
@@ -149,14 +150,6 @@ class Driver:
         """A new caller."""
         self.last_token += 1
         return self.last_token
-
-    def advance(self, milliseconds: int) -> None:
-        """Let time pass, doing what falls due on the way."""
-        end_ms = self.now_ms + milliseconds
-        while (deadline_ms := self.shard.deadline_ms()) is not None and deadline_ms <= end_ms:
-            self.now_ms = max(self.now_ms, deadline_ms)
-            self.carry_out(self.shard.tick(self.now_ms))
-        self.now_ms = end_ms
 
     def join(
         self,

@@ -34,6 +34,7 @@ from oncelog.core.transactions.states import STATE_NAMES
 from oncelog.core.transactions.store import record_of
 from oncelog.core.transactions.transitions import Transaction
 from oncelog.records.internal.transaction_records import encode_key
+from tests.shard_time import ShardTime
 
 ID = "copier"
 EPOCH = CoordinatorEpoch(7)
@@ -50,7 +51,7 @@ def partitions(*indexes: int, topic: str = "t") -> tuple[TopicPartition, ...]:
 
 
 @dataclass
-class Driver:
+class Driver(ShardTime):
     """Drives a loaded shard."""
 
     settings: TransactionSettings = field(default_factory=TransactionSettings)
@@ -130,14 +131,6 @@ class Driver:
         """A new caller."""
         self.last_token += 1
         return self.last_token
-
-    def advance(self, milliseconds: int) -> None:
-        """Let time pass, doing what falls due on the way."""
-        end_ms = self.now_ms + milliseconds
-        while (deadline_ms := self.shard.deadline_ms()) is not None and deadline_ms <= end_ms:
-            self.now_ms = max(self.now_ms, deadline_ms)
-            self.carry_out(self.shard.tick(self.now_ms))
-        self.now_ms = end_ms
 
     # Requests: each returns the reply, None while it is parked under ``last_token``
 

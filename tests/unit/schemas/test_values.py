@@ -123,6 +123,18 @@ def test_branches_of_unions(registry: Registry) -> None:
         assert decode(registry, encoder.encode(value).data) == expected
 
 
+def test_named_types_of_a_schema_that_is_no_record(registry: Registry) -> None:
+    node = {"type": "record", "name": "N", "fields": [{"name": "next", "type": ["null", "N"]}]}
+    values = [{"next": {"next": None}}]
+    for subject, document, value in (
+        ("array", {"type": "array", "items": node}, values),
+        ("map", {"type": "map", "values": node}, {"a": values[0]}),
+        ("union", ["null", {"type": "array", "items": node}], values),
+    ):
+        encoded = Encoder(registry, subject, avro(document), register=True).encode(value)
+        assert decode(registry, encoded.data) == value
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

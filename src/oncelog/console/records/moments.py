@@ -11,7 +11,6 @@ from oncelog.base.units import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 
 # A time without a zone is in the reader's, which the browser sends (`zone=Europe/Berlin`); without one it is UTC.
 
-MAX_ZONE_LENGTH: Final = 64
 LEAST_EPOCH_MS: Final = 10**12  # September 2001; a smaller number is an offset.
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _AGO: Final = re.compile(r"-\s*((?:\d{1,9}\s*(?:d|h|m|min|s|ms)\s*)+)(?:ago)?", re.ASCII)

@@ -101,12 +101,24 @@ def find_items(item: Walk, data: Walked, at: int, end: int, count: int | None) -
 
 def named_types(parsed: Parsed) -> dict[str, Any]:
     """Named types by full name."""
-    # Each type of a union that is a whole schema has those that were named up to it.
-    roots = parsed if isinstance(parsed, list) else [parsed]
     named: dict[str, Any] = {}
-    for root in roots:
-        named |= root.get("__named_schemas", {}) if isinstance(root, Mapping) else {}
+    _add_named(parsed, named)
     return named
+
+
+def _add_named(schema: Parsed, named: dict[str, Any]) -> None:
+    if isinstance(schema, list):
+        for branch in schema:
+            _add_named(branch, named)
+    elif isinstance(schema, Mapping):
+        # fastavro adds these to a record that is a whole schema or a branch of one, but not to an array or a map.
+        named |= schema.get("__named_schemas", {})
+        if "name" in schema:
+            named.setdefault(schema["name"], schema)
+        for part in ("type", "items", "values"):
+            _add_named(schema.get(part), named)
+        for field in schema.get("fields", ()):
+            _add_named(field["type"], named)
 
 
 class Walks:

@@ -28,7 +28,7 @@ from oncelog.spark.table.parquet_files import levels
 from oncelog.spark.targets.address import TableAddress
 from oncelog.spark.targets.delta_files import Replacement, replacement
 from oncelog.spark.targets.file_stores import DeltaStore, DirectoryStore
-from oncelog.spark.targets.table_target import Change, FileStore, NewFile, Span, Spans, TableMoved
+from oncelog.spark.targets.table_target import Change, FileStore, NewFile, Span, Spans, TableMoved, existing
 
 ENDS: Final = "oncelog/"
 BEGINS: Final = "oncelog-begin/"
@@ -173,10 +173,7 @@ class DeltaTarget:
             raise TableError(f"{self.name} cannot be read: {one_line(error)}") from error
 
     def existing_table(self) -> DeltaTable:
-        table = self._table()
-        if table is None:
-            raise TableError(f"there is no table at {self.name}")
-        return table
+        return existing(self._table(), self.name)
 
     def _is_committed(self, table: DeltaTable, identity: str) -> bool:
         return any(commit.get(COMMIT) == identity for commit in table.history(_RECENT_COMMITS))

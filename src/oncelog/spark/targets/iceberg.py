@@ -34,7 +34,7 @@ from oncelog.spark.table.directory import TableBusy, TableError
 from oncelog.spark.targets.address import TableAddress
 from oncelog.spark.targets.file_stores import DirectoryStore, IcebergStore
 from oncelog.spark.targets.iceberg_commit import OFFSETS, ConditionalCommit, one_line, spans_of, spans_text
-from oncelog.spark.targets.table_target import Change, FileStore, Spans
+from oncelog.spark.targets.table_target import Change, FileStore, Spans, existing
 
 if TYPE_CHECKING:
     from pyiceberg.table import Transaction
@@ -158,10 +158,7 @@ class IcebergTarget:
             return None
 
     def existing_table(self) -> Table:
-        table = self._table()
-        if table is None:
-            raise TableError(f"there is no table at {self.name}")
-        return table
+        return existing(self._table(), self.name)
 
     def _create(self, schema: pa.Schema, partition_by: str | None, description: Mapping[str, Any]) -> Table:
         catalog = self._catalog()

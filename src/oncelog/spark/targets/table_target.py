@@ -11,17 +11,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
 from oncelog.base.ids import TopicPartition
 from oncelog.spark.source.offset_ranges import OffsetRange
-from oncelog.spark.table.directory import TableBusy
+from oncelog.spark.table.directory import TableBusy, TableError
+
+T = TypeVar("T")
 
 
 class TableMoved(TableBusy):
     """Another writer has already committed these rows."""
+
+
+def existing(table: T | None, name: str) -> T:
+    if table is None:
+        raise TableError(f"there is no table at {name}")
+    return table
 
 
 class Span(NamedTuple):

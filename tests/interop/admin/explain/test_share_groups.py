@@ -369,7 +369,7 @@ def test_the_whole_cluster(client: Client, topic: str, tells_locks: bool) -> Non
 
 def test_the_console(servers: str, client: Client, topic: str, tmp_path: Path, tells_locks: bool) -> None:
     group = f"g-{topic}"
-    settings(client, group)
+    settings(client, group, share_record_lock_duration_ms="60000")  # none may end while the pages are read
     member = joined(client, group, topic)
     member.acquires()
     member.acknowledge(0, 3, ACCEPT)

@@ -371,6 +371,12 @@ def test_schema_need_not_be_a_record() -> None:
     assert decode(fastavro.parse_schema("string"), b"\2x", b"\4x", None).values.to_pylist() == ["x", None, None]
 
 
+def test_a_name_within_an_array_that_is_the_schema_is_known() -> None:
+    pair = record(field("a", {"type": "enum", "name": "E", "symbols": ["x"]}), field("b", "E"))
+    decoded = decode(fastavro.parse_schema({"type": "array", "items": dict(pair)}), b"\2\0\0\0")
+    assert decoded.values.to_pylist() == [[{"a": "x", "b": "x"}]]
+
+
 def test_slices_of_arrays_and_prefixes_of_payloads() -> None:
     schema = record(field("a", "string"))
     payloads = pa.array([b"12345\2x", b"\4yy", b"123\2z", b"x"], pa.binary()).slice(1, 2)

@@ -17,6 +17,7 @@ from oncelog.core.groups.share.group import ShareGroup
 from oncelog.core.groups.share.heartbeat import ShareHeartbeat
 from oncelog.core.groups.share.settings import ShareGroupSettings
 from oncelog.core.groups.share_groups import OffsetsReply, ShareHeartbeatReply
+from tests.shard_time import ShardTime
 
 GROUP = GroupId("g")
 
@@ -63,7 +64,7 @@ class SomeTopics:
 
 
 @dataclass
-class Scene:
+class Scene(ShardTime):
     """Drives a shard: decisions are appended and applied at once, unless ``refuses_appends``."""
 
     topics: SomeTopics = field(default_factory=lambda: SomeTopics(t=2))
@@ -151,14 +152,6 @@ class Scene:
         self.topics.delete(name)
         self.carry_out(self.shard.partitions_deleted(gone, self.now_ms))
         self.advance(0)
-
-    def advance(self, milliseconds: int) -> None:
-        """Let time pass, doing what falls due on the way."""
-        end_ms = self.now_ms + milliseconds
-        while (due_ms := self.shard.deadline_ms()) is not None and due_ms <= end_ms:
-            self.now_ms = max(self.now_ms, due_ms)
-            self.carry_out(self.shard.tick(self.now_ms))
-        self.now_ms = end_ms
 
 
 class RandomHistory:
