@@ -87,7 +87,7 @@ class Inspection:
     def advance(self, upto: int) -> None:
         """Inspect until ``upto`` records are done, or all. Raises CorruptBatch and TooMuchWork."""
         last = min(upto, self._count)
-        same, window = 0, _FIRST_WINDOW
+        same, window = _EQUAL_BEFORE_RUN * self._seems_even(), _FIRST_WINDOW
         while self.number < last:
             if last - self.number < _LEAST_RUN:
                 self._take_singly(last, -_LEAST_RUN)
@@ -99,6 +99,16 @@ class Inspection:
                 same, window = _BACK_OFF, _FIRST_WINDOW
         if self.number == self._count and self._at != len(self._data):
             raise CorruptBatch(f"{len(self._data) - self._at} bytes after the last of {self._count} records")
+
+    def _seems_even(self) -> bool:
+        """True if the records may all be about as long as the next one: a run is tried at once."""
+        left = self._count - self.number
+        if left < _LEAST_RUN or self._at + 1 >= len(self._data):
+            return False
+        low, high = self._data[self._at : self._at + 2]
+        size = (low >> 1) + 1 if low < 0x80 else (low & 0x7F | high << 7) // 2 + 2
+        # Integers grow by a byte or two.
+        return abs(len(self._data) - self._at - left * size) <= 2 * left
 
     def _take_singly(self, last: int, same: int) -> int:
         """Inspect single records until ``last``, or until enough neighbours of one size for a run. Returns the number

@@ -12,6 +12,14 @@ MAX_VARLONG_BYTES: Final = 10
 
 def read_varint(data: bytes, position: int) -> tuple[int, int]:
     """A 32-bit value and the position after it. Raises CorruptBatch if it is longer or the data ends."""
+    if position + 1 < len(data):  # nearly always, and nearly always it has one byte or two
+        low = data[position]
+        if low < 0x80:
+            return (low >> 1) ^ -(low & 1), position + 1
+        high = data[position + 1]
+        if high < 0x80:
+            raw = low & 0x7F | high << 7
+            return (raw >> 1) ^ -(raw & 1), position + 2
     return _read(data, position, MAX_VARINT_BYTES, 0xFFFFFFFF)
 
 
