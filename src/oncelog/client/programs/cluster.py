@@ -101,7 +101,7 @@ class Cluster:
         link = yield from self.link(broker)
         return (yield from call(link, message, link.versions.choose(message, at_most, old=True)))
 
-    def link(self, broker: Broker = "any") -> Program[Link]:
+    def link(self, broker: Broker = "any", timeout_ms: int | None = None) -> Program[Link]:
         """An open link, opened once for all programs that wait for it.
 
         Raises NoBrokerReachable for "any", ConnectionLost for a particular broker, Closed.
@@ -117,7 +117,7 @@ class Cluster:
         try:
             link = self._open_link(broker)
             if link is None:
-                link = yield from (self._connect_any() if broker == "any" else self.connect(broker))
+                link = yield from (self._connect_any() if broker == "any" else self.connect(broker, timeout_ms))
                 if self._is_closed:  # in the meantime: nothing else would close this link
                     link.abort()
                     self.require_open()

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from oncelog.base.ids import TopicName, TopicPartition
 from oncelog.base.text import counted
-from oncelog.client.errors import BrokerRefused, ClientError, UnknownTopic, UnsupportedRequest
+from oncelog.client.errors import BrokerRefused, ClientError, RequestTimedOut, UnknownTopic, UnsupportedRequest
 from oncelog.client.machine.partitioner import StickyPartitioner, partition_of_key
 from oncelog.client.machine.pending_batch import BatchOutcome, Failed, PendingBatch, record_size
 from oncelog.client.machine.producer import ProducerMachine, ProducerSettings
@@ -166,7 +166,7 @@ class Delivery:
         )
         message.transactional_id = self._transactional_id
         try:
-            link = yield from cluster.link(leader)
+            link = yield from self._doubt.link(leader)
             version = link.versions.choose(message, self._version_limit(batch.partition for batch in batches))
             pending: Pending = yield Submit(link, message, version, 2 * timeout_ms, answered=acks != 0)
         except BaseException as error:
@@ -181,16 +181,19 @@ class Delivery:
 
     def _collect(self) -> None:
         """Process the responses that have arrived, in request order."""
-        for requests in self._sent.values():
+        for leader, requests in self._sent.items():
             while requests and requests[0].pending.is_done:
                 sent = requests.popleft()
                 try:
                     response = sent.pending.result()
                 except ClientError as error:
+                    if isinstance(error, RequestTimedOut):
+                        self._doubt.add_silent(leader)
                     self._lost(sent.batches, self._cluster.now_ms())
                     if not self._cluster.may_pass(error):
                         raise
                     continue
+                self._doubt.remove_silent(leader)
                 self._apply_response(sent.batches, response, self._cluster.now_ms())
 
     def _leave_replaced_leaders(self) -> Program[None]:

@@ -6,7 +6,7 @@ one it would wait behind slow requests, and its time-out would end them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -71,10 +71,16 @@ class Doubt:
                 self.add_silent(broker)
 
     def connect(self, broker: int) -> Program[Link]:
+        return self._reach(broker, self._cluster.connect)
+
+    def link(self, broker: int) -> Program[Link]:
+        return self._reach(broker, self._cluster.link)
+
+    def _reach(self, broker: int, reach: Callable[[int, int | None], Program[Link]]) -> Program[Link]:
         # A silent leader may lead partitions still, and a frozen broker's kernel accepts connections.
         limit_ms, began_ms = self._silent.get(broker), self._cluster.now_ms()
         try:
-            return (yield from self._cluster.connect(broker, limit_ms))
+            return (yield from reach(broker, limit_ms))
         except ClientError:
             if limit_ms is not None:
                 # It may be far away.

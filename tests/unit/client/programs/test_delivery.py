@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -93,14 +94,14 @@ def test_a_batch_is_sent_again_to_the_new_leader(runner: Runner) -> None:
     assert len(log.appended[0]) == 1
 
 
-def freeze_at_first_batch(brokers: FakeBrokers, leader: int) -> None:
-    """Let broker 1 answer nothing any more once it gets a batch, and another lead instead."""
+def freeze_at_first_batch(brokers: FakeBrokers, leader: int, other_leader: int = 3) -> None:
+    """Let broker 1 answer nothing any more once it gets a batch, and another lead partition 0 instead."""
     answers, frozen = dict(brokers.answers), set()
 
     def freezing(broker: int, message: Any) -> ResponseMessage | None:
         if isinstance(message, ProduceRequest) and broker == 1:
             frozen.add(broker)
-            brokers.leaders["t"] = {0: leader, 1: 3}
+            brokers.leaders["t"] = {0: leader, 1: other_leader}
         return None if broker in frozen else answers[type(message)](broker, message)
 
     brokers.answers |= dict.fromkeys(answers, freezing)
@@ -129,6 +130,30 @@ def test_a_silent_leader_is_left_by_a_producer_that_only_polls(runner: Runner) -
     runner.run(polling())
     assert brokers.asked(ProduceRequest) == [1, 2]
     assert len(log.appended[0]) == 1
+
+
+def test_a_frozen_leader_of_other_partitions_hardly_delays_the_rest(runner: Runner) -> None:
+    """One of its two partitions has moved; the other stays, and is tried again and again."""
+    log, producer, brokers = Log(runner.brokers), Producer(runner), runner.brokers
+    brokers.leaders["t"] = {0: 1, 1: 1}
+    freeze_at_first_batch(brokers, 2, other_leader=1)
+    times: list[int] = []
+
+    def delivering() -> Program[None]:
+        while runner.now_ms() < 30_000:
+            delivered = len(log.appended.get(0, ()))
+            if delivered == len(times):
+                producer.add(0, b"one")
+            yield from producer._stepping(flush=True, waits=True)
+            times.extend([runner.now_ms()] * (len(log.appended.get(0, ())) - delivered))
+
+    runner.run(producer._keep_identity())
+    runner.run(runner.cluster.link(1))
+    brokers.unreachable.add(1)
+    producer.add(1, b"stays")
+    runner.run(delivering())
+    assert times[0] <= DOUBT_MS + DOUBT_CONNECT_MS + 300
+    assert max(later - earlier for earlier, later in itertools.pairwise(times)) <= DOUBT_MS + 300
 
 
 def test_the_next_broker_is_asked_when_one_cannot_be_reached(runner: Runner) -> None:
