@@ -56,6 +56,9 @@ them again and again took a quarter of the time that each worker needed to colle
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A run in the background of a shell without job control: every program that a test interrupts would go on.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    # A run under nohup: this process goes on ignoring it, but programs that it starts do not inherit that.
+    signal.signal(signal.SIGHUP, lambda _number, _frame: None)
 
 
 @pytest.fixture(scope="session")
