@@ -99,7 +99,7 @@ def test_a_complete_record_that_was_refused_is_tried_again() -> None:
     driver.write_markers()
     assert driver.state() == "PrepareCommit"
     driver.init()
-    driver.advance(200)
+    driver.advance(2_000)
     assert driver.states()[-2:] == ["CompleteCommit", "Empty"]
     assert driver.replies[driver.last_token].identity == (1000, 2)
 

@@ -115,3 +115,14 @@ def test_a_refused_tombstone_leaves_the_id() -> None:
     assert driver.state() == "Empty"
     driver.advance(10_000)
     assert driver.state() == "Dead"
+
+
+def test_a_refused_abort_is_not_counted() -> None:
+    """Without enough replicas in sync it is tried again and again."""
+    driver = Driver()
+    driver.add(driver.init(timeout_ms=5_000).identity, 0)
+    driver.refuse_appends = 3
+    driver.advance(20_000)
+    assert (driver.state(), driver.shard.timed_out) == ("Ongoing", 0)
+    driver.advance(60_000)
+    assert (driver.state(), driver.shard.timed_out) == ("CompleteAbort", 1)

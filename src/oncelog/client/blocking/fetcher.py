@@ -213,7 +213,6 @@ class Fetcher:
                 raise ConnectionLost(f"no answer from {sent.link.address} in time")
             message = sent.link.decode(response)
             del self._sent[broker]
-            self._doubt.remove_silent(broker)
             results = self.positions.answered(sent.requested, message, self._now_ms())
         except PeerError as error:
             sent.link.close()

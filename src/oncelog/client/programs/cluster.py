@@ -112,6 +112,10 @@ class Cluster:
         link = self._open_link(broker)
         if link is not None:
             return link
+        if timeout_ms is not None:  # others may wait for the same broker for longer
+            link = self.share(broker, (yield from self.connect(broker, timeout_ms)))
+            self.require_open()
+            return link
         lock = self._opening.get(broker) or self._opening.setdefault(broker, self.environment.lock())
         yield Acquire(lock)
         try:

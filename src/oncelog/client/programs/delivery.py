@@ -193,7 +193,6 @@ class Delivery:
                     if not self._cluster.may_pass(error):
                         raise
                     continue
-                self._doubt.remove_silent(leader)
                 self._apply_response(sent.batches, response, self._cluster.now_ms())
 
     def _leave_replaced_leaders(self) -> Program[None]:

@@ -80,20 +80,17 @@ class Doubt:
         # A silent leader may lead partitions still, and a frozen broker's kernel accepts connections.
         limit_ms, began_ms = self._silent.get(broker), self._cluster.now_ms()
         try:
-            return (yield from reach(broker, limit_ms))
+            link = yield from reach(broker, limit_ms)
         except ClientError:
-            if limit_ms is not None:
-                # It may be far away.
-                self._silent[broker] = min(2 * limit_ms, DOUBT_MS)
-            elif self._cluster.now_ms() - began_ms >= DOUBT_CONNECT_MS:
-                self.add_silent(broker)
+            if self._cluster.now_ms() - began_ms >= (limit_ms or DOUBT_CONNECT_MS):
+                longer_ms = DOUBT_CONNECT_MS if limit_ms is None else 2 * limit_ms  # the broker may be far away
+                self._silent[broker] = min(longer_ms, self._cluster.config.open_timeout_ms)
             raise
+        self._silent.pop(broker, None)  # it has answered: a link is opened by a question for versions
+        return link
 
     def add_silent(self, broker: int) -> None:
         self._silent.setdefault(broker, DOUBT_CONNECT_MS)
-
-    def remove_silent(self, broker: int) -> None:
-        self._silent.pop(broker, None)
 
     def _learn_and_ask(self, silent: Collection[int], topics: Iterable[str]) -> Program[None]:
         """Learn from the answer if it has come; ask the next broker that is not ``silent`` if that is due."""

@@ -363,7 +363,8 @@ class ShareConsumerPrograms:
         except ClientError as error:
             self._failed(leader, error)
             now_ms = self._cluster.now_ms()
-            leader.failures.until_ms = max(leader.failures.until_ms, 2 * now_ms - began_ms)  # others' turn as long
+            others_turn_ms = 0 if self._is_closing else min(now_ms - began_ms, DOUBT_MS)
+            leader.failures.until_ms = max(leader.failures.until_ms, now_ms + others_turn_ms)
         finally:
             leader.is_busy = False
             if session.is_waiting and leader.pending is None:
@@ -394,7 +395,6 @@ class ShareConsumerPrograms:
                     self._doubt.add_silent(broker)
                 self._failed(leader, error)
             else:
-                self._doubt.remove_silent(broker)
                 self._apply(leader, outcome)
             if leader.is_ending:
                 self._forget(broker, "the session with the leader has ended")

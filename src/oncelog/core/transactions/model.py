@@ -160,5 +160,7 @@ class TransactionDecision:
     """Transactional ids whose state the records change, for ``TransactionShard.append_failed``."""
     parked: int | None = None
     """The token that this decision parked although it has records, for ``TransactionShard.append_failed``."""
+    times_out: bool = False
+    """True if a transaction is aborted after its time-out."""
     parked_by_tick: bool = False
     """True if ``tick`` parked it again, so that only the shard can answer it."""

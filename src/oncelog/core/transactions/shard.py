@@ -62,8 +62,8 @@ EXPIRY_IDS_PER_TICK = 1000
 """Ids checked by one tick of the expiry job, so that it does not block the loop."""
 EXPIRY_PAUSE_MS = 10
 """Pause between two ticks of the expiry job."""
-COMPLETE_RETRY_MS = 100
-"""Delay before a failed append of a Complete record is retried."""
+COMPLETE_RETRY_MS = 1_000
+"""Delay before a failed append of a Complete record is retried. Without enough replicas in sync all of them fail."""
 AT_ONCE_MS = 0
 _EXPIRY = TimerKey(TimerKind.EXPIRY)
 
@@ -144,6 +144,7 @@ class TransactionShard:
             return out
         self._make(decisions.fence(transaction, self.settings, producer_id, now_ms), out)
         self.timed_out += 1
+        out.times_out = True
         return out
 
     def _wait_ms(self, request: TransactionRequest) -> int:
@@ -340,6 +341,7 @@ class TransactionShard:
             waiting = self._parking.remove(decision.parked)
             if waiting is not None and decision.parked_by_tick:
                 out.released.append(waiting.refused(error_code))
+        self.timed_out -= decision.times_out
         for tid in decision.transitions:
             self._pending.drop(tid)
             transaction = self._transactions.get(tid)

@@ -55,6 +55,8 @@ class FakeBrokers:
         self.down: set[int] = set()
         self.unreachable: set[int] = set()
         """Brokers to which a connection is neither made nor refused."""
+        self.connect_ms: dict[int, int] = {}
+        """How long a connection to a broker takes."""
         self.slow_ms: dict[int, int] = {}
         self.answers: dict[type[Request[Any]], Answer] = {MetadataRequest: self._metadata}
         self.requests: list[tuple[int, Request[Any]]] = []
@@ -66,6 +68,11 @@ class FakeBrokers:
         """The brokers that connections were meant for."""
         self.decoded = 0
         self.now_ms = 0
+
+    def connects(self, broker: int, timeout_ms: int | None) -> bool:
+        """True if a connection to the broker is made, or refused, within the time-out."""
+        allowed_ms = CONFIG.open_timeout_ms if timeout_ms is None else timeout_ms
+        return broker not in self.unreachable and self.connect_ms.get(broker, 0) <= allowed_ms
 
     def asked(self, kind: type[Request[Any]]) -> list[int]:
         """The brokers that got requests of a kind, in order."""
@@ -115,9 +122,10 @@ class FakeLink:
         timeout_ms: int | None = None,
     ) -> None:
         broker = address.port
-        if broker in brokers.unreachable:
+        if not brokers.connects(broker, timeout_ms):
             brokers.now_ms += CONFIG.open_timeout_ms if timeout_ms is None else timeout_ms
             raise NoBrokerReachable(f"no broker at {address}: no answer")
+        brokers.now_ms += brokers.connect_ms.get(broker, 0)
         brokers.expected.append(expected)
         if broker in brokers.down:
             raise NoBrokerReachable(f"no broker at {address}")
@@ -298,8 +306,9 @@ class VirtualClient(AsyncClient):
         entropy.randint = lambda a, b: 0  # type: ignore[method-assign]  # no jitter
 
         async def open_link(address: Address, expected: ExpectedBroker | None, timeout_ms: int | None) -> FakeLink:
-            if address.port in brokers.unreachable:
+            if not brokers.connects(address.port, timeout_ms):
                 await asyncio.sleep((CONFIG.open_timeout_ms if timeout_ms is None else timeout_ms) / 1000)
+            await asyncio.sleep(brokers.connect_ms.get(address.port, 0) / 1000)
             return AsyncFakeLink(brokers, address, expected, timeout_ms)
 
         driver = AsyncDriver(CONFIG, entropy, lambda: brokers.now_ms, open_link)

@@ -24,7 +24,7 @@ from oncelog.wire.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.wire.messages.metadata import MetadataRequest
 from oncelog.wire.messages.produce import ProduceRequest
 from tests.unit.client.programs.fake_answers import Log, with_feature
-from tests.unit.client.programs.fake_brokers import FakeBrokers, Runner
+from tests.unit.client.programs.fake_brokers import CONFIG, FakeBrokers, Runner
 from tests.unit.client.programs.fake_brokers import runner as runner
 
 PARTITIONS = [TopicPartition(TopicName("t"), index) for index in range(2)]
@@ -153,7 +153,20 @@ def test_a_frozen_leader_of_other_partitions_hardly_delays_the_rest(runner: Runn
     producer.add(1, b"stays")
     runner.run(delivering())
     assert times[0] <= DOUBT_MS + DOUBT_CONNECT_MS + 300
-    assert max(later - earlier for earlier, later in itertools.pairwise(times)) <= DOUBT_MS + 300
+    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert max(gaps) <= CONFIG.open_timeout_ms + 300
+    assert sum(gap > DOUBT_CONNECT_MS for gap in gaps) <= 10
+
+
+def test_a_leader_that_was_silent_and_is_far_away_is_reached_again(runner: Runner) -> None:
+    log, producer, brokers = Log(runner.brokers), Producer(runner), runner.brokers
+    brokers.leaders["t"] = {0: 1}
+    brokers.connect_ms[1] = CONFIG.open_timeout_ms - 100
+    producer._doubt.add_silent(1)
+    producer.add(0, b"one")
+    runner.run(producer.flushing())
+    assert len(log.appended[0]) == 1
+    assert not producer._doubt._silent
 
 
 def test_the_next_broker_is_asked_when_one_cannot_be_reached(runner: Runner) -> None:
