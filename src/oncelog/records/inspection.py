@@ -101,13 +101,12 @@ class Inspection:
             raise CorruptBatch(f"{len(self._data) - self._at} bytes after the last of {self._count} records")
 
     def _seems_even(self) -> bool:
-        """True if the records may all be about as long as the next one: a run is tried at once."""
         left = self._count - self.number
         if left < _LEAST_RUN or self._at + 1 >= len(self._data):
             return False
         low, high = self._data[self._at : self._at + 2]
         size = (low >> 1) + 1 if low < 0x80 else (low & 0x7F | high << 7) // 2 + 2
-        # Integers grow by a byte or two.
+        # All may be as long as the next one, apart from integers that grow by a byte or two: a run is tried at once.
         return abs(len(self._data) - self._at - left * size) <= 2 * left
 
     def _take_singly(self, last: int, same: int) -> int:
