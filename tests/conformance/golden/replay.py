@@ -12,13 +12,14 @@ import importlib
 import socket
 import struct
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from oncelog.base.errors import PeerError
 from oncelog.handlers.registry import BY_KEY
+from oncelog.records.batch import CorruptBatch, read_header
 from oncelog.wire.header import RequestHeader, decode_request_header, decode_response_header, encode_request
 from tests.conformance.golden.compare import Translation, differences
 from tests.conformance.golden.corpus import DATA, scenario_of, warm_up
@@ -65,6 +66,16 @@ def decode_response(frame: bytes, request: Asked) -> Any:
     """The answer to a request; ApiVersions falls back to version 0 when it does not know the version."""
     _, position = decode_response_header(frame, request.header.api_key, request.header.api_version)
     return request.message.response_class().decode(frame[position:], request.header.api_version)
+
+
+def timestamps(events: Iterable[Event]) -> Iterator[int]:
+    """The largest timestamp of each batch that clients sent."""
+    for event in events:
+        request = decode_request(event.frame) if event.direction is Direction.REQUEST else None
+        for topic in request.message.topic_data if request is not None and request.name == "Produce" else ():
+            for data in topic.partition_data:
+                with contextlib.suppress(CorruptBatch):
+                    yield read_header(data.records or b"").max_timestamp
 
 
 def named(request: Asked | None) -> str:

@@ -6,28 +6,41 @@ the test too, so that the list only shrinks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from oncelog.runtime.clock import WallClock
 from oncelog.testing import Broker
 from oncelog.testing import broker as testing_broker
 from tests.conformance.golden.corpus import DATA, DATA_4_3, properties_of, scenario_of, warm_up
 from tests.conformance.golden.known import judge
-from tests.conformance.golden.replay import Replay
-from tests.peers.recorder import load
+from tests.conformance.golden.replay import Replay, timestamps
+from tests.peers.recorder import Event, load
 
+_FIRST_RECORDING_NS: Final = 1_780_000_000 * 10**9
 RECORDINGS: Final = sorted(DATA.glob("*.xz"))
 OLDER_RECORDINGS: Final = sorted(DATA_4_3.glob("*.xz"))
+
+
+def recorded_ns(events: Sequence[Event]) -> int:
+    """When clients wrote the newest records of a recording, in nanoseconds since 1970; now if none has the time."""
+    times = [timestamp * 1_000_000 for timestamp in timestamps(events)]
+    return max((at for at in times if _FIRST_RECORDING_NS < at < time.time_ns()), default=time.time_ns())
 
 
 @pytest.fixture
 def broker(recording: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
     """As Apache Kafka was configured for the recording, without the defaults that suit other tests."""
     monkeypatch.setattr(testing_broker, "DEFAULTS", {"log.sync.policy": "none"})
-    with Broker(properties_of(scenario_of(recording))) as running:
+    broker = Broker(properties_of(scenario_of(recording)))
+    age_ns = time.time_ns() - recorded_ns(load(recording))
+    # As of then: a week later each marker of ours would begin a segment (``segment.ms``) behind recorded batches.
+    monkeypatch.setattr(broker, "_clock", WallClock(lambda: time.time_ns() - age_ns))
+    with broker as running:
         yield running
 
 
