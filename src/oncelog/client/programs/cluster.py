@@ -121,7 +121,7 @@ class Cluster:
         try:
             link = self._open_link(broker)
             if link is None:
-                link = yield from (self._connect_any() if broker == "any" else self.connect(broker, timeout_ms))
+                link = yield from (self._connect_any() if broker == "any" else self.connect(broker))
                 if self._is_closed:  # in the meantime: nothing else would close this link
                     link.abort()
                     self.require_open()

@@ -188,7 +188,6 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _hand_in(self) -> None:
         """Hand requests to the node while the peer reads its responses. (A lost peer gets none.)"""
         undecided, sending = self._undecided, self._sending
-        # A thousand small requests with large responses in one packet must not all be answered into memory.
         if undecided and sending is not None:
             self._hand_in_each(undecided, sending)
         if undecided:
@@ -209,6 +208,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         turn_ends_s = sent_s + TURN_S
         if len(undecided) > 1:
             sending.gather()
+        # A thousand small requests with large responses in one packet must not all be answered into memory.
         while undecided and (self._is_lost or not sending.is_full):
             self._spent_ns = self._effect_runner.receive(self.id, undecided.popleft(), self._spent_ns)
             if not undecided:
